@@ -1,0 +1,7 @@
+"""`python -m mgpt`."""
+
+import sys
+
+from mgpt.cli import main
+
+sys.exit(main())
