@@ -22,6 +22,7 @@ class KVCache:
         lead = () if batch is None else (integer("batch", batch, at_least=1),)
         shape = (config.n_layer, *lead, config.n_kv_head, self.capacity, config.head_dim)
         self._k, self._v = np.zeros(shape, dtype), np.zeros(shape, dtype)  # (L, K, C, D)
+        self._heads, self._width = shape[1:-2], config.head_dim
         self._seq_len = 0
 
     @property
@@ -34,6 +35,8 @@ class KVCache:
 
         ValueError, before anything is written, when they do not fit.
         """
+        if k.shape != v.shape or k.shape[:-2] != self._heads or k.shape[-1] != self._width:
+            raise ValueError(f"k and v must both be {(*self._heads, 'T', self._width)}, got {k.shape} and {v.shape}")
         end = self._seq_len + k.shape[-2]
         if end > self.capacity:
             raise ValueError(f"the cache holds {self._seq_len} of {self.capacity} positions: "

@@ -26,10 +26,11 @@ class GPTConfig:
     tie_embeddings: bool = True
 
     def __post_init__(self):
+        # Kept as Python numbers: a NumPy int32 overflows in a product, a float64 scalar widens float32 arrays.
         for name in ("vocab_size", "max_seq_len", "n_layer", "n_head", "n_kv_head", "head_dim", "n_embd", "n_inner"):
-            integer(name, getattr(self, name), at_least=1)
-        finite("rope_theta", self.rope_theta, above=0)
-        finite("norm_eps", self.norm_eps, above=0)
+            object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        for name in ("rope_theta", "norm_eps"):
+            object.__setattr__(self, name, finite(name, getattr(self, name), above=0))
         if self.n_head % self.n_kv_head:
             raise ValueError(f"n_kv_head must divide n_head = {self.n_head}, got {self.n_kv_head}")
         if self.head_dim % 2:

@@ -3,10 +3,12 @@
 P prompt positions, N = max_new_tokens, G outputs chosen so far (G < N when a stop id ends the text).
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from mgpt.cache import KVCache
-from mgpt.model import forward
+from mgpt.model import checked_ids, forward
 from mgpt.sampling import greedy
 from mgpt.validate import integer
 
@@ -73,15 +75,16 @@ def generate_full_prefix(params, config, prompt_ids, max_new_tokens, *, sampler=
     """A Generation that runs the whole growing prefix through the model for every token.
 
     The simplest correct generator, and the oracle of the others: P + (P + 1) + … positions are processed.
-    ValueError: an empty prompt, or P + max_new_tokens - 1 > max_seq_len.
+    ValueError: ids that are none of the vocabulary, an empty prompt, or P + max_new_tokens - 1 > max_seq_len.
     """
-    prompt, n_new = _checked_request(config, prompt_ids, max_new_tokens)
+    prompt, n_new = checked_request(config, prompt_ids, max_new_tokens)
+    stop_ids = _checked_stops(stop_ids)
 
     def steps():
         ids = list(prompt)
         for _ in range(n_new):
             logits = forward(params, config, np.array(ids), last_only=True)
-            token = sampler(logits)
+            token = _chosen(sampler, logits)
             yield token, logits, len(ids), None
             if token in stop_ids:
                 return
@@ -92,10 +95,11 @@ def generate_full_prefix(params, config, prompt_ids, max_new_tokens, *, sampler=
 
 def prefill(params, config, ids, cache, chunk_size=None):
     """Process all prompt ids, at once or in chunks of `chunk_size`; the logits (V,) of the last position."""
-    ids = np.asarray(ids)
-    size = len(ids) if chunk_size is None else integer("chunk_size", chunk_size, at_least=1)
-    for start in range(0, len(ids), size):
-        logits = forward(params, config, ids[start : start + size], cache, last_only=True)
+    ids = checked_ids(ids, config.vocab_size)  # all of them, before the first chunk is kept
+    n = ids.shape[-1]
+    size = n if chunk_size is None else integer("chunk_size", chunk_size, at_least=1)
+    for start in range(0, n, size):
+        logits = forward(params, config, ids[..., start : start + size], cache, last_only=True)
     return logits
 
 
@@ -111,10 +115,11 @@ def generate_cached(params, config, prompt_ids, max_new_tokens, *, sampler=greed
     cache: None (a KVCache that fits is made) or any cache of the seam; what it already holds counts as the
     beginning of the text, and prompt_ids follow it.  At the end it holds P + G - 1 positions more: the last
     output has been chosen, not processed.
-    ValueError: an empty prompt, or more than max_seq_len positions in all.
+    ValueError: ids that are none of the vocabulary, an empty prompt, or more than max_seq_len positions in all.
     """
     n_past = 0 if cache is None else cache.seq_len
-    prompt, n_new = _checked_request(config, prompt_ids, max_new_tokens, n_past)
+    prompt, n_new = checked_request(config, prompt_ids, max_new_tokens, n_past)
+    stop_ids = _checked_stops(stop_ids)
     if chunk_size is not None:
         integer("chunk_size", chunk_size, at_least=1)
     if cache is None:
@@ -125,7 +130,7 @@ def generate_cached(params, config, prompt_ids, max_new_tokens, *, sampler=greed
             return
         logits, processed = prefill(params, config, prompt, cache, chunk_size), len(prompt)
         for n_chosen in range(1, n_new + 1):
-            token = sampler(logits)
+            token = _chosen(sampler, logits)
             yield token, logits, processed, cache.seq_len
             if token in stop_ids or n_chosen == n_new:
                 return
@@ -136,12 +141,27 @@ def generate_cached(params, config, prompt_ids, max_new_tokens, *, sampler=greed
     return generation
 
 
-def _checked_request(config, prompt_ids, max_new_tokens, n_past=0):
-    prompt = np.asarray(prompt_ids)
+def _chosen(sampler, logits):
+    token = integer("the sampler's token", sampler(logits))
+    if token >= len(logits):
+        raise ValueError(f"the sampler's token must be below the vocabulary's {len(logits)}, got {token}")
+    return token
+
+
+def _checked_stops(stop_ids):
+    if not isinstance(stop_ids, Iterable) or isinstance(stop_ids, str):
+        raise ValueError(f"stop_ids must be a collection of ids, got {stop_ids!r}")
+    return frozenset(integer("each of stop_ids", stop) for stop in stop_ids)
+
+
+def checked_request(config, prompt_ids, max_new_tokens, n_past=0):
+    """(prompt as an array of its own, number of outputs).  ValueError as the generators document it."""
+    prompt = np.array(prompt_ids)
     if prompt.ndim != 1 or prompt.size == 0:
         raise ValueError(f"prompt_ids must be a sequence of at least one id, got shape {prompt.shape}")
+    checked_ids(prompt, config.vocab_size, "prompt_ids")
     n_new = integer("max_new_tokens", max_new_tokens)
-    need = n_past + len(prompt) + max(n_new, 1) - 1
+    need = n_past + len(prompt) + n_new - 1
     if need > config.max_seq_len:
         raise ValueError(f"{n_past + len(prompt)} prompt positions and max_new_tokens = {n_new} need {need} positions; "
                          f"max_seq_len is {config.max_seq_len}")

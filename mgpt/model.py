@@ -76,8 +76,10 @@ def rope(x, positions, theta=10_000.0):
     """Rotary position embedding of x (..., T, D) at `positions` (T,), half-split (Su et al. 2021).
 
     Component i is paired with component i + D/2, as Llama's public weights have it; the interleaved
-    pairing (2i, 2i + 1) gives other numbers for the same weights.
+    pairing (2i, 2i + 1) gives other numbers for the same weights.  Integers become float64.
     """
+    x = np.asarray(x)
+    x = x if x.dtype.kind == "f" else x.astype(np.float64)
     return _rotate(x, *_rope_table(positions, x.shape[-1], theta))
 
 
@@ -110,7 +112,7 @@ def forward(params, config, ids, cache=None, *, positions=None, mask=None, last_
     The cache is known by `append(layer, k, v)`, `advance(n)` and `seq_len` only.
     ValueError: ids that are no integers of the vocabulary, no ids, positions outside 0 .. max_seq_len - 1.
     """
-    ids = _checked_ids(ids, config.vocab_size)
+    ids = checked_ids(ids, config.vocab_size)
     n_new, n_past = ids.shape[-1], 0 if cache is None else cache.seq_len
     positions = _checked_positions(positions, n_past, ids.shape, config.max_seq_len)
     cos, sin = _rope_table(positions, config.head_dim, config.rope_theta)
@@ -140,14 +142,15 @@ def forward(params, config, ids, cache=None, *, positions=None, mask=None, last_
     return rms_norm(x, params["norm"], eps) @ head
 
 
-def _checked_ids(ids, vocab_size):
+def checked_ids(ids, vocab_size, name="ids"):
+    """`ids` as an array.  ValueError unless it is (T,) or (B, T), not empty, integers of the vocabulary."""
     ids = np.asarray(ids)
     if ids.ndim not in (1, 2) or ids.size == 0:
-        raise ValueError(f"ids must be (T,) or (B, T) with at least one position, got shape {ids.shape}")
+        raise ValueError(f"{name} must be (T,) or (B, T) with at least one position, got shape {ids.shape}")
     if ids.dtype.kind not in "iu":
-        raise ValueError(f"ids must be integers, got {ids.dtype}")
+        raise ValueError(f"{name} must be integers, got {ids.dtype}")
     if ids.min() < 0 or ids.max() >= vocab_size:
-        raise ValueError(f"ids must be in 0 .. {vocab_size - 1} (vocab_size - 1), got {ids.min()} .. {ids.max()}")
+        raise ValueError(f"{name} must be in 0 .. {vocab_size - 1} (vocab_size - 1), got {ids.min()} .. {ids.max()}")
     return ids
 
 

@@ -24,7 +24,9 @@ def probabilities(logits, temperature=1.0, top_k=None, top_p=None):
     logits = _row(logits).astype(np.float64)
     if np.isnan(logits).any() or not np.isfinite(logits.max()):
         raise ValueError("logits must have a finite maximum and no NaN")
-    scaled = (logits - logits.max()) / finite("temperature", temperature, above=0)
+    temperature = finite("temperature", temperature, above=0)
+    with np.errstate(over="ignore"):  # a far logit over a tiny temperature is -inf: probability 0
+        scaled = (logits - logits.max()) / temperature
     order = np.argsort(-scaled, kind="stable")
     if top_k is not None:
         order = order[: integer("top_k", top_k, at_least=1)]
@@ -43,9 +45,14 @@ def probabilities(logits, temperature=1.0, top_k=None, top_p=None):
 
 def sample(logits, rng, temperature=1.0, top_k=None, top_p=None):
     """One id drawn from `probabilities(...)` with one uniform number of `rng` (a numpy.random.Generator)."""
+    return draw(probabilities(logits, temperature, top_k, top_p), rng)
+
+
+def draw(probs, rng):
+    """One id drawn from the distribution probs (V,) with one uniform number of `rng`."""
     if not isinstance(rng, np.random.Generator):
         raise ValueError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
-    cumulative = np.cumsum(probabilities(logits, temperature, top_k, top_p))
+    cumulative = np.cumsum(probs)
     # Scaled to the last sum, which rounding leaves a hair off 1; side="right" never lands on a zero probability.
     return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 

@@ -14,10 +14,17 @@ def integer(name, value, at_least=0):
 def finite(name, value, at_least=-math.inf, above=-math.inf):
     """`value` as a float.  ValueError unless it is finite, >= at_least and > above."""
     number = not isinstance(value, bool) and isinstance(value, numbers.Real)
-    if not number or not math.isfinite(value) or value < at_least or value <= above:
+    if not number or not _is_finite(value) or value < at_least or value <= above:
         bound = f" > {above:g}" if above > -math.inf else f" >= {at_least:g}" if at_least > -math.inf else ""
         raise ValueError(f"{name} must be a finite number{bound}, got {value!r}")
     return float(value)
+
+
+def _is_finite(value):
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 def one_of(name, value, allowed):
