@@ -291,7 +291,7 @@ def test_a_setting_that_the_model_does_not_compute_is_named(tmp_path, more, word
 
 
 def test_settings_that_change_nothing_are_let_through(tmp_path):
-    plain = {"embedding_multiplier": 1.0, "logits_scaling": 1, "no_rope_layers": [1, 1], "use_cache": True,
+    plain = {"embedding_multiplier": 1.0, "logits_scaling": None, "no_rope_layers": [1, 1], "use_cache": True,
              "attention_bias": False, "final_logit_softcapping": None, "sliding_window": None,
              "model_type": "mistral"}
     assert_equal_params(load_hf(folder_of(tmp_path, SETTINGS | plain))[0], params_from_tensors(
@@ -332,10 +332,13 @@ def test_a_missing_shard_and_a_shard_outside_the_folder_are_named(tmp_path):
     (tmp_path / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(ValueError, match="model-00002-of-00003.safetensors"):
         load_hf(tmp_path)
+    shard(folder_of(tmp_path))
     index = tmp_path / "model.safetensors.index.json"
-    weight_map["model.norm.weight"] = "../other.safetensors"
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "other.safetensors").write_bytes(b"")  # exists, and is still not looked at
+    weight_map["model.norm.weight"] = "sub/other.safetensors"
     index.write_text(json.dumps({"weight_map": weight_map}))
-    with pytest.raises(ValueError, match=r"\.\./other.safetensors"):
+    with pytest.raises(ValueError, match="lists sub/other.safetensors"):
         load_hf(tmp_path)
     index.write_text(json.dumps({"weight_map": {}}))
     with pytest.raises(ValueError, match="weight_map"):
