@@ -1,17 +1,18 @@
-"""Physical KV memory in blocks of a fixed size, and who uses which (PagedAttention, Kwon et al. 2023, section 4).
+"""Physical KV memory in blocks of a fixed size, and who uses which (PagedAttention, Kwon et al. 2023, §4).
 
 A block is in one of three states:
     free      no user, nobody knows what is in it: `allocate` may hand it out
     in use    one user or more: sequences whose block table names it
-    cached    no user, but a prefix cache has filed it: resident, its content still good, not free until evicted
-Releasing a reference and evicting a block are two steps, and `allocate` takes neither: a pool whose blocks are
-all in use or cached has none free.  Nothing here knows what a block holds; `PagedKVCache` does.
+    cached    no user, but a prefix cache has filed it: resident, its content good, not free until evicted
+Releasing a reference and evicting a block are two steps, and `allocate` takes neither: a pool whose blocks
+are all in use or cached has none free.  What a block holds is `PagedKVCache`'s business.
 """
 
 from collections import deque
 from dataclasses import dataclass
 
-from mgpt.paged_cache import OutOfBlocks, PagedKVCache, paged_attention
+from mgpt.paged_attention import paged_attention
+from mgpt.paged_cache import OutOfBlocks, PagedKVCache
 from mgpt.validate import integer
 
 __all__ = ["Block", "BlockPool", "OutOfBlocks", "PagedKVCache", "paged_attention"]
@@ -34,7 +35,7 @@ class Block:
 class BlockPool:
     """num_blocks blocks of block_size positions each.  Ids are the ints 0 .. num_blocks - 1.
 
-    Every method takes an id that is out of range as a ValueError; whatever raises leaves the pool unchanged.
+    An id out of range is a ValueError everywhere; whatever raises leaves the pool unchanged.
     Free blocks are handed out in the order in which they became free.
     """
 
@@ -83,7 +84,7 @@ class BlockPool:
         self._users[block.id] += 1
 
     def release(self, block_id):
-        """Count one user less.  The last one leaves the block free, or cached when a prefix cache has filed it.
+        """Count one user less; the last leaves the block free, or cached when a prefix cache has filed it.
 
         ValueError when the block has no user.
         """
@@ -100,7 +101,7 @@ class BlockPool:
     def block(self, block_id):
         """The `Block` as it stands."""
         if integer("block_id", block_id) >= self.num_blocks:
-            raise ValueError(f"block_id must be in 0 .. {self.num_blocks - 1} (num_blocks - 1), got {block_id!r}")
+            raise ValueError(f"block_id must be below num_blocks = {self.num_blocks}, got {block_id!r}")
         return Block(int(block_id), self._users[block_id], int(block_id) in self._filed_by)
 
     def writable(self, block_id):
@@ -109,13 +110,13 @@ class BlockPool:
         return block.users == 1 and not block.filed
 
     def file(self, block_id, owner):
-        """Note that `owner` (a prefix cache) answers for the content: without users the block is cached, not free.
+        """Let `owner` (a prefix cache) answer for the content: without a user the block is cached, not free.
 
         ValueError when it is free or already filed.
         """
         block = self.block(block_id)
-        if block.state == "free" or block.filed:
-            raise ValueError(f"block {block.id} is {'already filed' if block.filed else 'free'}: it cannot be filed")
+        if block.filed or not block.users:
+            raise ValueError(f"block {block.id} cannot be filed: {'already filed' if block.filed else 'free'}")
         self._filed_by[block.id] = owner
 
     def unfile(self, block_id, owner):
@@ -137,7 +138,7 @@ class BlockPool:
         """AssertionError unless every block is in exactly one state: free + in use + cached = num_blocks."""
         free = set(self._free)
         law(len(free) == len(self._free), "a block is free twice")
-        law(len(self._users) == self.num_blocks and min(self._users) >= 0, "a user count is missing or negative")
+        law(len(self._users) == self.num_blocks and min(self._users) >= 0, "a user count is wrong")
         forgotten = {i for i, users in enumerate(self._users) if users == 0 and i not in self._filed_by}
         law(free == forgotten, f"free {sorted(free)}, but {sorted(forgotten)} have neither user nor key")
         law(set(self._filed_by) <= set(range(self.num_blocks)), "a filed block does not exist")

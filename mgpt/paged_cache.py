@@ -1,7 +1,7 @@
 """The KV cache in blocks: a block table leads from a sequence's logical positions to slots of a shared pool.
 
 Shapes: L layers, K KV heads, N blocks of the pool, P positions a block, S positions held, T new positions,
-D head_dim, H query heads, G = H / K.  Position p of a sequence is slot p % P of physical block table[p // P].
+D head_dim.  Position p of a sequence is slot p % P of physical block table[p // P].
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from mgpt.validate import integer
 
 
 class OutOfBlocks(RuntimeError, ValueError):
-    """No free block is left.  A RuntimeError of the pool, and the seam's ValueError of an append past the capacity."""
+    """Too few blocks are free: the pool's RuntimeError, and the ValueError of an append past the capacity."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,11 @@ class BlockStorage:
 class PagedKVCache:
     """Keys and values of one sequence in blocks of `pool`, for `forward`'s seam.
 
-    Caches over one pool share its storage, so a block that stands in two tables is one piece of memory.  Blocks
-    are taken when a position is first written into them.  A block that has another user, or that a prefix cache
-    has filed, is never written: the writer gets a copy.
-    dtype: any float type of NumPy.  prefix_cache: where to evict blocks without a user when the pool has too few
-    free ones; None never evicts.
-    ValueError when the pool's resident blocks hold another shape or dtype: one pool, one kind of K/V at a time.
+    Caches over one pool share its storage, so a block that stands in two tables is one piece of memory.
+    Blocks are taken when a position is first written into them.  A block that has another user, or that a
+    prefix cache has filed, is never written: the writer gets a copy.
+    dtype: any float type of NumPy.  prefix_cache: where to evict blocks without a user when too few are free;
+    None never evicts.  ValueError when the pool's resident blocks hold K/V of another shape or dtype.
     """
 
     def __init__(self, config, pool, dtype=np.float64, *, prefix_cache=None):
@@ -61,8 +60,8 @@ class PagedKVCache:
     def append(self, layer, k, v):
         """Write rows k, v (K, T, D) of one layer behind the positions held; return all rows (K, S, D).
 
-        Views while the table is a run of neighbouring blocks, copies otherwise.  OutOfBlocks (a RuntimeError and a
-        ValueError), with nothing written and no block taken, when the pool has too few.
+        Views while the table is a run of neighbouring blocks, copies otherwise.  OutOfBlocks (a RuntimeError
+        and a ValueError), with nothing written and no block taken, when the pool has too few.
         """
         n_kv, _, _, width = self.pages(layer)[0].shape
         if k.ndim != 3 or k.shape != v.shape or (k.shape[0], k.shape[2]) != (n_kv, width):
@@ -81,7 +80,7 @@ class PagedKVCache:
         """Count n appended positions as held: once, at the end of a pass."""
         n = integer("n", n)
         if self._seq_len + n > len(self._table) * self._pool.block_size:
-            raise ValueError(f"cannot advance by {n}: {self._seq_len} positions are held, and the block table has "
+            raise ValueError(f"cannot advance by {n}: {self._seq_len} positions are held in "
                              f"{len(self._table)} blocks of {self._pool.block_size}")
         self._seq_len += n
 
@@ -98,14 +97,14 @@ class PagedKVCache:
         self.truncate(0)
 
     def attach(self, block_ids, num_cached_tokens):
-        """Begin an empty cache with blocks that already hold the first positions, as `PrefixCache.match` gives them.
+        """Begin an empty cache with blocks that hold its first positions already (`PrefixCache.match`).
 
-        Takes one reference a block, or none at all when it raises: ValueError unless the cache is empty, the blocks
-        are just those that hold num_cached_tokens positions, and none of them is free.
+        Takes one reference a block, or none at all when it raises: ValueError unless the cache is empty, the
+        blocks are just those that num_cached_tokens positions fill, and none of them is free.
         """
         n, ids = integer("num_cached_tokens", num_cached_tokens), list(block_ids)
         if self._table:
-            raise ValueError(f"only an empty cache can be given a prefix, this one has {len(self._table)} blocks")
+            raise ValueError(f"only an empty cache can take a prefix, this one has {len(self._table)} blocks")
         if len(ids) != self._whole(n):
             raise ValueError(f"{n} positions stand in {self._whole(n)} blocks of {self._pool.block_size}, "
                              f"got {len(ids)} block_ids")
@@ -117,7 +116,7 @@ class PagedKVCache:
         self._table, self._seq_len = [int(block_id) for block_id in ids], n
 
     def fork(self):
-        """A second cache with the same positions in the same blocks; whoever writes into a shared one copies it."""
+        """A second cache with the same positions in the same blocks; who writes into one first copies it."""
         twin = PagedKVCache(self._config, self._pool, self._store.k.dtype, prefix_cache=self._prefix_cache)
         twin.attach(self._table[: self._whole(self._seq_len)], self._seq_len)
         return twin
@@ -128,7 +127,7 @@ class PagedKVCache:
 
     @property
     def block_nbytes(self):
-        """Bytes of K and V of one block, all layers; pool.num_resident of them are what the pool really holds."""
+        """Bytes of K and V of one block; times pool.num_resident, what all caches of the pool hold."""
         return (self._store.k.nbytes + self._store.v.nbytes) // self._pool.num_blocks
 
     @property
@@ -138,16 +137,17 @@ class PagedKVCache:
 
     @property
     def capacity_nbytes(self):
-        """Bytes of the blocks in the table, shared or not; less nbytes, it is the waste inside the last block."""
+        """Bytes of the blocks in the table, shared or not; what exceeds nbytes is waste in the last block."""
         return self.block_nbytes * len(self._table)
 
     def _whole(self, n):
         return -(-n // self._pool.block_size)
 
     def _make_room(self, end):
-        """Blocks for the positions up to `end`, and own copies of those that may not be written: all or nothing."""
+        """Blocks for all positions below `end`, and own copies of those not to be written: all or nothing."""
         first, last = self._seq_len // self._pool.block_size, self._whole(end)
-        copied = [i for i in range(first, min(last, len(self._table))) if not self._pool.writable(self._table[i])]
+        touched = range(first, min(last, len(self._table)))
+        copied = [i for i in touched if not self._pool.writable(self._table[i])]
         fresh = self._take(len(copied) + max(last - len(self._table), 0))
         for index, block_id in zip(copied, fresh):
             for both in (self._store.k, self._store.v):
@@ -161,7 +161,8 @@ class PagedKVCache:
         if short > 0 and self._prefix_cache is not None and self._prefix_cache.num_evictable >= short:
             self._prefix_cache.evict(short)
         if n > self._pool.num_free:
-            raise OutOfBlocks(f"{n} more blocks are needed, {self._pool.num_free} of {self._pool.num_blocks} are free")
+            raise OutOfBlocks(f"{n} more blocks are needed, {self._pool.num_free} of {self._pool.num_blocks} "
+                              "are free")
         return [self._pool.allocate() for _ in range(n)]
 
     def _rows(self, pages, end):
@@ -171,49 +172,3 @@ class PagedKVCache:
         else:
             pages = np.take(pages, self._table, axis=1)
         return pages.reshape(pages.shape[0], -1, pages.shape[-1])[:, :end]  # (K, S, D)
-
-
-@dataclass(frozen=True)
-class SoftmaxStep:
-    """The account after one block: running maximum and sum (K, G, T, 1), and the unnormalised mix (K, G, T, D)."""
-
-    block_id: int
-    maximum: np.ndarray
-    total: np.ndarray
-    mixed: np.ndarray
-
-
-def attention_steps(q, cache, layer):
-    """Attention of q (H, T, D), the last T positions of `cache`, block by block: yields a SoftmaxStep for each.
-
-    Online softmax (Milakov and Gimelshein 2018): when a block raises the maximum from m to m', what was summed so
-    far is multiplied by exp(m - m').  Only one block's scores exist at a time, and no row is gathered.
-    """
-    k_pages, v_pages = cache.pages(layer)
-    n_kv, _, size, width = k_pages.shape
-    n_head, n_new, _ = q.shape
-    grouped = q.reshape(n_kv, n_head // n_kv, n_new, width)
-    query_at = np.arange(cache.seq_len - n_new, cache.seq_len)[:, None]  # (T, 1)
-    maximum, total, mixed = np.full((*grouped.shape[:-1], 1), -np.inf), 0.0, 0.0
-    for index, block_id in enumerate(cache.block_table):
-        key_at = np.arange(index * size, min((index + 1) * size, cache.seq_len))  # (n,), n <= P
-        k, v = k_pages[:, None, block_id, : len(key_at)], v_pages[:, None, block_id, : len(key_at)]  # (K, 1, n, D)
-        scores = np.where(key_at > query_at, -np.inf, grouped @ k.swapaxes(-1, -2) * width**-0.5)  # (K, G, T, n)
-        highest = np.maximum(maximum, scores.max(axis=-1, keepdims=True))  # finite: every query sees position 0
-        weights, shrink = np.exp(scores - highest), np.exp(maximum - highest)
-        total = total * shrink + weights.sum(axis=-1, keepdims=True)
-        mixed = mixed * shrink + weights @ v
-        maximum = highest
-        yield SoftmaxStep(block_id, maximum, total, mixed)
-
-
-def paged_attention(q, cache, layer):
-    """`attention(q, k, v)` under the causal rule over a block table: (H, T, D) -> (H, T, D), equal up to rounding.
-
-    q: the queries of the last T positions that `cache` holds.  ValueError when it holds fewer than T.
-    """
-    if q.ndim != 3 or not 1 <= q.shape[1] <= cache.seq_len:
-        raise ValueError(f"q must be (H, T, D) with T in 1 .. {cache.seq_len} (positions held), got {q.shape}")
-    for step in attention_steps(q, cache, layer):
-        pass
-    return (step.mixed / step.total).reshape(q.shape)

@@ -1,24 +1,23 @@
 """Sharing the K/V of equal prefixes: which blocks may be used again, and what makes two prefixes equal.
 
-A block's key is everything that its K/V depend on, and who may see them: the model, the adapter, the tenant,
-the token ids of the block and of the whole prefix before it.  The keys form a tree: one root for each (model,
-tenant, adapter), one node for each block behind it.  A child is looked up by its token ids in a dict, which
-compares the ids themselves after their hash, and the node above stands for all that comes before; so neither a
-collision of hashes nor an equal block behind another prefix can ever be a hit.
+A block's key is everything that its K/V depend on, and who may see them: model, adapter, tenant, the token
+ids of the block and of the whole prefix before it.  The keys form a tree: a root for each (model, tenant,
+adapter), a node for each block behind it.  A child is looked up by its token ids in a dict, which compares the
+ids after their hash, and the node above stands for all that comes before: neither a collision of hashes nor an
+equal block behind another prefix can ever be a hit.
 """
 
-import dataclasses
-import hashlib
 import heapq
-import numbers
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from mgpt.blocks import law
 from mgpt.validate import integer
+from mgpt.validity import fingerprint, longest_common_prefix, token_list
+
+__all__ = ["PrefixCache", "fingerprint", "longest_common_prefix"]
 
 
-@dataclasses.dataclass(eq=False)
+@dataclass(eq=False)
 class _Node:
     """A filed block (a root has none).  last_used counts the cache's own events, not time."""
 
@@ -27,15 +26,15 @@ class _Node:
     block_id: int | None = None
     depth: int = 0
     last_used: int = 0
-    children: dict = dataclasses.field(default_factory=dict)  # token ids of a block -> node
+    children: dict = field(default_factory=dict)  # token ids of a block -> node
 
 
 class PrefixCache:
     """Finds resident blocks of `pool` by the token ids that they hold.
 
-    It never counts as a user: `match` and `insert` take no reference, the caller shares each id that it wants to
-    use, at once, before anything else touches the pool.  A filed block stays resident when its last user leaves,
-    until `evict`.  model_key: any hashable value that differs whenever the K/V could, such as `fingerprint(...)`.
+    It never counts as a user: `match` and `insert` take no reference, the caller shares each id that it wants
+    to use before anything else touches the pool.  A filed block stays resident when its last user leaves,
+    until `evict`.  model_key: any hashable value that differs whenever the K/V could, as `fingerprint(...)`.
     """
 
     def __init__(self, pool, *, model_key):
@@ -56,8 +55,8 @@ class PrefixCache:
     def match(self, token_ids, *, tenant=None, adapter=None):
         """(block ids, number of cached tokens) of the longest filed prefix of token_ids.
 
-        Whole blocks only and at most len(token_ids) - 1 positions: the last one has to be processed to give
-        logits.  No reference is taken.  ValueError for anything but a sequence of token ids.
+        Whole blocks only, and at most len(token_ids) - 1 positions: the last one has to be processed to give
+        logits.  No reference is taken.  ValueError for anything but a flat sequence of token ids.
         """
         ids = token_list("token_ids", token_ids)
         node, path = self._roots.get(self._root_key(tenant, adapter)), []
@@ -72,10 +71,10 @@ class PrefixCache:
     def insert(self, token_ids, block_ids, *, tenant=None, adapter=None):
         """File block_ids[i] under the i-th whole block of token_ids; how many were filed anew.
 
-        token_ids start at position 0 and are the processed ones: every position of the blocks must hold its K/V.
-        A partial tail is never filed, and with fewer ids than whole blocks, or more, the rest is left alone.
-        The first block of an equal key stays; a later one remains its owner's private block.  ValueError, with
-        nothing filed, for a block that is free, filed under another key, or given twice.
+        token_ids start at position 0 and are those already processed: each position's K/V is in its block.
+        A partial tail is never filed; with fewer or more block ids than whole blocks, the rest is left alone.
+        The first block of an equal key stays; a later one remains its owner's private block.
+        ValueError, with nothing filed, for a block that is free, filed under another key, or given twice.
         """
         ids = token_list("token_ids", token_ids)
         root_key = self._root_key(tenant, adapter)
@@ -96,9 +95,9 @@ class PrefixCache:
     def evict(self, n):
         """Forget up to n blocks without a user, which become free; their ids in the order of eviction.
 
-        The least recently used first (used = found by `match` or given to `insert`), of equals the deepest of a
-        chain.  A use of a block is a use of all before it, so no block goes before one behind it, except one that
-        is still in use: that cannot be found any more, and is free when its last user leaves.
+        The least recently used first (used = found by `match` or given to `insert`), of equals the deepest of
+        a chain.  A use of a block is a use of all before it, so none goes before one behind it, unless that
+        is still in use: it cannot be found any more then, and is free when its last user leaves.
         """
         idle = [node for node in self._nodes.values() if self._pool.ref_count(node.block_id) == 0]
         victims = heapq.nsmallest(integer("n", n), idle, key=lambda node: (node.last_used, -node.depth))
@@ -117,7 +116,8 @@ class PrefixCache:
                 law(child.parent is node and child.tokens == tokens, f"{where} hangs at the wrong place")
                 law(len(tokens) == self._pool.block_size, f"{where} is filed as a partial block")
                 law(child.depth == node.depth + 1, f"{where} has the wrong depth")
-                law(node.parent is None or node.last_used >= child.last_used, f"{where} was used without its prefix")
+                law(not node.depth or node.last_used >= child.last_used,
+                    f"{where} was used without its parent")
                 law(child.block_id not in reached, f"{where} is filed twice")
                 reached[child.block_id] = child
                 stack.append(child)
@@ -164,61 +164,3 @@ class PrefixCache:
             stack.extend(node.children.values())
             del self._nodes[node.block_id]
             self._pool.unfile(node.block_id, self)
-
-
-def longest_common_prefix(a, b):
-    """How many leading token ids a and b share: from the first that differs on, K/V are no longer valid."""
-    a, b = token_list("a", a), token_list("b", b)
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-
-
-def token_list(name, ids):
-    """`ids` as a list of ints.  ValueError unless it is a flat sequence of integers >= 0."""
-    array = np.asarray(ids)
-    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
-        raise ValueError(f"{name} must be a flat sequence of integers >= 0, got {ids!r}")
-    return [int(value) for value in array]
-
-
-def fingerprint(params, config, *, adapter=None, vocabulary=None, settings=None):
-    """A hex string (SHA-256) that differs when anything differs on which K/V depend.
-
-    params and config: weights with their dtypes and shapes; heads, widths, norm and RoPE settings.
-    adapter: a name or arrays.  vocabulary: the tokenizer's entries in the order of their ids, or a dict.
-    settings: whatever else the engine may vary: the attention rule, the cache's dtype, a position offset.
-    Each may be any nesting of dicts, sequences, arrays, numbers, strings and None; ValueError for other things.
-    """
-    digest = hashlib.sha256()
-    _feed(digest, [params, config, adapter, vocabulary, settings])
-    return digest.hexdigest()
-
-
-def _feed(digest, value):
-    """Write `value` so that two different values never give the same bytes: kind, length, content."""
-    def write(kind, content=b""):
-        digest.update(b"%s %d " % (kind, len(content)) + content)
-
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if value is None or isinstance(value, (bool, np.bool_)):
-        write(str(value).encode())
-    elif isinstance(value, numbers.Real):  # 10_000 and 10_000.0 are one setting
-        whole = float(value).is_integer()
-        write(b"number", (str(int(value)) if whole else float(value).hex()).encode())
-    elif isinstance(value, (str, bytes)):
-        write(type(value).__name__.encode(), value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        array = np.ascontiguousarray(value, value.dtype.newbyteorder("<"))
-        write(b"array", f"{array.dtype.str} {value.shape}".encode())
-        write(b"content", array.tobytes())
-    elif isinstance(value, dict):
-        write(b"dict", str(len(value)).encode())
-        for key in sorted(value, key=lambda key: (type(key).__name__, key)):
-            _feed(digest, key)
-            _feed(digest, value[key])
-    elif isinstance(value, (list, tuple)):
-        write(b"list", str(len(value)).encode())
-        for item in value:
-            _feed(digest, item)
-    else:
-        raise ValueError(f"a fingerprint covers dicts, sequences, arrays, numbers and text, got {type(value).__name__}")
