@@ -1,7 +1,7 @@
 """Numbers to codes of a few bits and back, for a scale that is given; packing of 4-bit codes into bytes.
 
 Shapes: x and its codes have one shape.  A scale or zero point is one number, or an array that broadcasts to
-that shape, such as (R, 1) for one a row.  qmax = 2^(bits-1) - 1: the symmetric code -2^(bits-1) is never used.
+that shape, such as (R, 1) for one a row.  qmax = 2^(bits-1) - 1; the symmetric code -2^(bits-1) is unused.
 
 Rounding is half to even, the division is a true one in x's dtype (integers count as float64).  Everywhere,
 ValueError: a scale that is not finite or not > 0, NaN or infinity in x, an empty x, bits outside 2 .. 8.
@@ -100,7 +100,7 @@ def real_values(x):
 
 
 def unclipped_codes(x, scale):
-    """round_half_even(x / scale), floats of x's dtype; a quotient past its range is infinite, and clips too."""
+    """round_half_even(x / scale) in x's float dtype; a quotient past its range is infinite, which clips."""
     scale = stored_scale(_checked_scale(scale, x.shape), x.dtype)
     with np.errstate(over="ignore", under="ignore"):
         return np.rint(x / scale)

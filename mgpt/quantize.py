@@ -14,15 +14,15 @@ from mgpt.codes import (affine_range, dequantize, dequantize_affine, largest_cod
 from mgpt.validate import finite, integer, one_of
 
 __all__ = ["ErrorSplit", "Quantized", "affine_params", "dequantize", "dequantize_affine", "error_split",
-           "pack_int4", "quantize", "quantize_affine", "quantize_groups", "quantize_params", "symmetric_scale",
-           "unpack_int4"]
+           "pack_int4", "quantize", "quantize_affine", "quantize_groups", "quantize_params",
+           "symmetric_scale", "unpack_int4"]
 
 
 def affine_params(lo, hi, bits=8, signed=False):
     """(scale, zero_point), a float and an int, for values from lo to hi.
 
-    The range is first extended to include 0, so 0 has a code of its own and constants survive.  A range of
-    0 alone gets (1.0, 0).  ValueError: lo > hi, or a range so wide or narrow that no float can be its scale.
+    The range is first extended to include 0, so 0 has a code of its own and constants survive.  A range of 0
+    alone gets (1.0, 0).  ValueError: lo > hi, or a range so wide or narrow that no float can be its scale.
     """
     qmin, qmax = affine_range(bits, signed)
     lo, hi = finite("lo", lo), finite("hi", hi)
@@ -54,7 +54,7 @@ def symmetric_scale(x, bits=4, method="absmax", *, percentile=99.9):
     elif method == "percentile":
         threshold = float(np.percentile(np.abs(x).astype(np.float64), percentile))
         if threshold == 0:
-            raise ValueError(f"percentile {percentile} of |x| is 0 while x is not all zero: take a higher one")
+            raise ValueError(f"percentile must be higher: {percentile} of |x| is 0 while x is not all zero")
     else:
         # A power of two moves x near 2^10, where no square can overflow or vanish; it changes no code.
         shift = 11 - int(np.frexp(peak)[1])
@@ -94,7 +94,7 @@ class Quantized:
 
     def dequantize(self):
         """scale · code of every value, the shape and float dtype of the x that was quantized."""
-        wide = np.result_type(self.dtype, self.scales.dtype)  # so that the product is rounded once, at the end
+        wide = np.result_type(self.dtype, self.scales.dtype)  # so that rounding comes once, at the end
         values = dequantize(self.codes, _spread(self.scales, self.group_size, self.shape[-1]).astype(wide))
         with np.errstate(over="ignore", under="ignore"):
             return values.astype(self.dtype)
@@ -123,8 +123,8 @@ def quantize_groups(x, group_size, bits=4, scale_dtype=np.float32):
 class ErrorSplit:
     """Squared errors (x - scale · code)^2 by their cause; the two sums add up to the total.
 
-    clipped: x's shape, True where the unclipped code leaves -qmax .. qmax.  sum_sq_clip: over those, whose whole
-    error counts as clipping; sum_sq_round: over all others.  Python floats.
+    clipped: x's shape, True where the unclipped code leaves -qmax .. qmax.  sum_sq_clip: over those, whose
+    whole error counts as clipping; sum_sq_round: over all others.  Python floats.
     """
 
     clipped: np.ndarray
@@ -147,11 +147,11 @@ def error_split(x, scale, bits=4):
 def quantize_params(params, bits, per="tensor", include_embeddings=False):
     """(params, nbytes): every matrix as its symmetric codes stand for it, and the bytes of everything.
 
-    params: dicts and lists of arrays, as `init_params` makes them; it is not changed, and every array comes back
-    in its own dtype.  per: one float32 absmax scale a "tensor", a "row" (each index of all axes but the last), or
-    a group of so many values along the last axis.  Arrays of one axis, or without floats, stay as they are; so do
-    "embed" and "head" (a head of its own is an embedding) unless include_embeddings.
-    nbytes: packed codes and scales of what is quantized, the bytes in their own dtype of arrays that stay.
+    params: dicts and lists of arrays, as `init_params` makes them; it is not changed, and every array comes
+    back in its own dtype.  per: one float32 absmax scale a "tensor", a "row" (each index of all axes but the
+    last), or a group of so many values along the last axis.  Arrays of one axis, or without floats, stay as they
+    are; so do "embed" and "head" (a head of its own is an embedding) unless include_embeddings.
+    nbytes: packed codes and scales of what is quantized, and what stays in its own dtype.
     """
     largest_code(bits)
     if per not in ("tensor", "row"):
