@@ -1,7 +1,7 @@
 """What goes into the scheduler and what comes out: requests, one row a tick, and the times of each request.
 
-Ticks are logical time.  P prompt positions, N outputs asked for; K/V of an output are written by the pass that
-processes it, so a request that runs to its end has P + N - 1 positions.
+Ticks are logical time.  P prompt positions, N outputs asked for; K/V of an output are written by the pass
+that processes it, so a request that runs to its end has P + N - 1 positions.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from mgpt.timing import RequestTrace
 from mgpt.validate import integer
 
-CLOCK_RULE = ("Clock: tick t is [t, t+1), logical time and not milliseconds. Events are stamped at the end of their "
-              "tick: TTFT = tick of the first output + 1 - arrival; completion = tick of the last output + 1.")
+CLOCK_RULE = ("Clock: tick t is [t, t+1), logical time and not milliseconds. Events are stamped at the end "
+              "of their tick: TTFT = tick of the first output + 1 - arrival; completion = tick of the last "
+              "output + 1; latency = completion - arrival.")
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Request:
 
     id: any hashable value.  arrival: the first tick in which it can be admitted.  prompt_len >= 1.
     output_len: outputs to sample; a request for 0 needs no pass and no block.
-    prefix_key, prefix_len: requests of one key begin with the same token ids, and share prefix_len positions of them.
+    prefix_key, prefix_len: requests of one key have the same first prefix_len token ids (each its own number
+    of them), computed by the same model and for the same tenant.
     ValueError: no whole number, or out of range; a prefix longer than the prompt, or without a key.
     """
 
@@ -35,16 +37,17 @@ class Request:
             try:
                 hash(getattr(self, name))
             except TypeError:
-                raise ValueError(f"{name} must be a hashable value such as a string, got {getattr(self, name)!r}") from None
+                raise ValueError(f"{name} must be hashable, got {getattr(self, name)!r}") from None
         if self.id is None:
             raise ValueError("id must be a value of its own for each request, got None")
         for name, least in (("arrival", 0), ("prompt_len", 1), ("output_len", 0), ("prefix_len", 0)):
-            object.__setattr__(self, name, integer(f"{name} of request {self.id!r}", getattr(self, name), least))
-        if self.prefix_len > self.prompt_len:
-            raise ValueError(f"prefix_len of request {self.id!r} must be at most prompt_len = {self.prompt_len}, "
+            value = integer(f"{name} of request {self.id!r}", getattr(self, name), least)
+            object.__setattr__(self, name, value)
+        most = 0 if self.prefix_key is None else self.prompt_len
+        if self.prefix_len > most:
+            why = "without a prefix_key" if self.prefix_key is None else "its prompt_len"
+            raise ValueError(f"prefix_len of request {self.id!r} must be <= {most} ({why}), "
                              f"got {self.prefix_len}")
-        if self.prefix_len and self.prefix_key is None:
-            raise ValueError(f"prefix_len of request {self.id!r} must be 0 without a prefix_key, got {self.prefix_len}")
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Tick:
     logical_positions: int  # sum over the requests
     physical_positions: int  # held in resident blocks, a shared one counted once
     waste: int  # slots of resident blocks that hold no position
-    shared_users: dict  # (prefix_key, index in the prefix) of each cached block -> its reference count, 0 included
+    shared_users: dict  # (prefix_key, index in the prefix) of each cached block -> its users, 0 included
     preempted: list  # ids, in the order in which they gave up their blocks
 
 
@@ -99,7 +102,8 @@ class Served:
 
     @property
     def completion(self):
-        return self.output_ticks[-1] + 1 if self.output_ticks and len(self.output_ticks) == self.output_len else None
+        ended = self.output_ticks and len(self.output_ticks) == self.output_len
+        return self.output_ticks[-1] + 1 if ended else None
 
     @property
     def latency(self):
@@ -137,5 +141,5 @@ class Timeline:
 
     def to_traces(self):
         """A RequestTrace with unit "tick" for each request, in the order of the list."""
-        return [RequestTrace(r.arrival, [t + 1 for t in r.output_ticks], started=r.started, request_id=r.id, unit="tick")
-                for r in self.requests.values()]
+        return [RequestTrace(r.arrival, [t + 1 for t in r.output_ticks], started=r.started, request_id=r.id,
+                             unit="tick") for r in self.requests.values()]
