@@ -22,14 +22,14 @@ class RequestTrace:
     """When one request arrived and when its tokens were seen, given in one of three ways:
 
     token_times  the time of each token, where each has its own.
-    chunks       (time, number of tokens) a chunk; one without tokens (role, usage) is no chunk and dropped.
+    chunks       (time, number of tokens) each; one without tokens (role, usage) is no chunk and dropped.
     span         (time of the first token, time of the last, n >= 1), where no more is known.
 
     started: the end of the wait in the queue.  error: a message; None or "" when there was none.
     Integers stay integers, so that ticks and whole milliseconds are exact.
 
     ValueError names the index of a time that is no finite number, goes backwards or lies before the arrival
-    (equal times are legal).  A `started` outside arrival … first token and tokens given twice are refused too.
+    (equal times are legal).  Also refused: `started` outside arrival … first token, tokens given twice.
     """
 
     arrival: float
@@ -69,7 +69,7 @@ class RequestTrace:
         if self.started is not None:
             started = _forward(before, [("started", self.started)])[0]
             if self._times and started > self._times[0]:
-                raise ValueError(f"started must not be after the first token at {self._times[0]}, got {started}")
+                raise ValueError(f"started must not be after the first token, {self._times[0]}, got {started}")
             object.__setattr__(self, "started", started)
 
     @property
@@ -97,7 +97,7 @@ class RequestTrace:
 
     @property
     def gaps(self):
-        """The n - 1 differences of token times.  None for n = 0, or where tokens have no time of their own."""
+        """The n - 1 differences of token times.  None for n = 0 or where tokens have no time of their own."""
         if self.n_tokens == 1:
             return []
         own = self.span is None and all(k == 1 for _, k in self.chunks or ())
