@@ -1,5 +1,6 @@
 """The shape of a model: everything that `forward` needs to know and that no parameter array says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mgpt.validate import finite, integer
@@ -46,21 +47,31 @@ class GPTConfig:
         """A GPTConfig from the dict of a Llama-family config.json.
 
         ValueError names a missing key, or a setting that this model does not compute (scaled RoPE, biases,
-        an activation other than SiLU, sliding windows that are in use).
+        an activation other than SiLU, sliding windows that are in use, experts, MLA, scaled embeddings or logits).
         """
+        if not isinstance(config, Mapping):
+            raise ValueError(f"config must be a dict (a parsed config.json), got {type(config).__name__}")
         need = ("vocab_size", "max_position_embeddings", "num_hidden_layers", "num_attention_heads", "hidden_size",
                 "intermediate_size")
         missing = [key for key in need if config.get(key) is None]
         if missing:
             raise ValueError(f"config.json lacks {', '.join(missing)}, which a Llama-family model needs")
-        rope = {**(config.get("rope_parameters") or {}), **(config.get("rope_scaling") or {})}
+        rope = {}
+        for key in ("rope_parameters", "rope_scaling"):
+            if not isinstance(config.get(key) or {}, Mapping):
+                raise ValueError(f"{key} must be a dict or null, got {config[key]!r}")
+            rope |= config.get(key) or {}
         unsupported = {
             "rope type": rope.get("rope_type", rope.get("type")) not in (None, "default"),
             "attention_bias": bool(config.get("attention_bias")),
             "mlp_bias": bool(config.get("mlp_bias")),
             "hidden_act": config.get("hidden_act", "silu") not in ("silu", "swish"),
             "sliding_window": config.get("sliding_window") is not None and config.get("use_sliding_window", True),
-            "partial_rotary_factor": config.get("partial_rotary_factor", 1.0) != 1.0,
+            "layer_types": any(kind != "full_attention" for kind in config.get("layer_types") or ()),
+            **{key: config.get(key) not in (None, 1) for key in ("partial_rotary_factor", "embedding_multiplier",
+                                                            "residual_multiplier", "logits_scaling")},
+            **{key: bool(config.get(key)) for key in ("num_local_experts", "num_experts", "n_routed_experts",
+                                                      "kv_lora_rank")},
         }
         wrong = [name for name, found in unsupported.items() if found]
         if wrong:
@@ -74,10 +85,11 @@ class GPTConfig:
             if integer("hidden_size", hidden, at_least=1) % n_head:
                 raise ValueError(f"hidden_size = {hidden} is not a multiple of num_attention_heads = {n_head}")
             head_dim = hidden // n_head
-        theta = config.get("rope_theta", rope.get("rope_theta", 10_000.0))
+        theta = config.get("rope_theta")
+        theta = rope.get("rope_theta", 10_000.0) if theta is None else theta
         return cls(
             vocab_size=config["vocab_size"], max_seq_len=config["max_position_embeddings"],
             n_layer=config["num_hidden_layers"], n_head=n_head, n_kv_head=config.get("num_key_value_heads", n_head),
-            head_dim=head_dim, n_embd=hidden, n_inner=config["intermediate_size"], rope_theta=float(theta),
+            head_dim=head_dim, n_embd=hidden, n_inner=config["intermediate_size"], rope_theta=theta,
             norm_eps=config.get("rms_norm_eps", 1e-6), tie_embeddings=bool(config.get("tie_word_embeddings", False)),
         )
