@@ -116,7 +116,7 @@ class BlockPool:
         """
         block = self.block(block_id)
         if block.filed or not block.users:
-            raise ValueError(f"block {block.id} cannot be filed: {'already filed' if block.filed else 'free'}")
+            raise ValueError(f"block {block.id} cannot be filed: {'it already is' if block.filed else 'free'}")
         self._filed_by[block.id] = owner
 
     def unfile(self, block_id, owner):

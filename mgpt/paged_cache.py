@@ -69,7 +69,7 @@ class PagedKVCache:
         end = self._seq_len + k.shape[1]
         self._make_room(end)
         block, slot = np.divmod(np.arange(self._seq_len, end), self._pool.block_size)
-        block = np.array(self._table)[block]  # (T,) logical -> physical
+        block = np.array(self._table, dtype=int)[block]  # (T,) logical -> physical
         both = []
         for pages, rows in zip(self.pages(layer), (k, v)):
             pages[:, block, slot] = rows
@@ -166,9 +166,10 @@ class PagedKVCache:
         return [self._pool.allocate() for _ in range(n)]
 
     def _rows(self, pages, end):
-        first, n = self._table[0], len(self._table)
+        n_kv, _, size, width = pages.shape
+        first, n = self._table[0] if self._table else 0, len(self._table)
         if self._table == list(range(first, first + n)):
             pages = pages[:, first : first + n]  # a slice can be reshaped without a copy
         else:
             pages = np.take(pages, self._table, axis=1)
-        return pages.reshape(pages.shape[0], -1, pages.shape[-1])[:, :end]  # (K, S, D)
+        return pages.reshape(n_kv, n * size, width)[:, :end]  # (K, S, D)

@@ -2,9 +2,9 @@
 
 A block's key is everything that its K/V depend on, and who may see them: model, adapter, tenant, the token
 ids of the block and of the whole prefix before it.  The keys form a tree: a root for each (model, tenant,
-adapter), a node for each block behind it.  A child is looked up by its token ids in a dict, which compares the
-ids after their hash, and the node above stands for all that comes before: neither a collision of hashes nor an
-equal block behind another prefix can ever be a hit.
+adapter), a node for each block behind it.  A child is looked up by its token ids in a dict, which compares
+the ids after their hash, and the node above stands for all that comes before: neither a collision of hashes
+nor an equal block behind another prefix can ever be a hit.
 """
 
 import heapq

@@ -16,8 +16,10 @@ def longest_common_prefix(a, b):
 def token_list(name, ids):
     """`ids` as a list of ints.  ValueError unless it is a flat sequence of integers >= 0."""
     array = np.asarray(ids)
-    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
-        raise ValueError(f"{name} must be a flat sequence of integers >= 0, got {ids!r}")
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a flat sequence of integers, got {array.dtype} of shape {array.shape}")
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name} must be integers >= 0, got {array.min()}")
     return [int(value) for value in array]
 
 
@@ -44,7 +46,7 @@ def _feed(digest, value):
     if value is None or isinstance(value, (bool, np.bool_)):
         write(str(value).encode())
     elif isinstance(value, numbers.Real):  # 10_000 and 10_000.0 are one setting
-        whole = float(value).is_integer()
+        whole = isinstance(value, numbers.Integral) or float(value).is_integer()
         write(b"number", (str(int(value)) if whole else float(value).hex()).encode())
     elif isinstance(value, (str, bytes)):
         text = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
