@@ -24,7 +24,7 @@ KINDS = {  # what public configs call a layer -> what it caches; "any" slides wh
 
 
 class Keys:
-    """A config read strictly: spellings in, checked values out, and a list of what was needed and not found."""
+    """A config read strictly: spellings in, checked values out, and a list of what was needed but missing."""
 
     def __init__(self, config):
         self.config, self.missing, self.n_layer = config, [], None
@@ -110,7 +110,7 @@ def ruled_layers(keys, n, window):
 
 
 def windowed_layers(keys, n, window):
-    """Which of n attention layers slide where there is a window: all, unless a key (or Gemma-2's name) says."""
+    """Which of n attention layers slide where there is a window: all, unless a key or Gemma-2's name says."""
     pattern = keys.config.get("sliding_window_pattern")
     if keys.config.get("model_type") == "gemma2" and (window or "sliding_window" not in keys.config):
         return ["full_attention" if i % 2 else "sliding_attention" for i in range(n)]

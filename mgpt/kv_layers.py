@@ -12,7 +12,7 @@ SPECIAL = {  # heads, KV heads, K and V width where one kind of layer has its ow
 }
 @dataclass(frozen=True)
 class KVLayer:
-    """What a layer caches of a token: K (n_kv_head, k_dim), V (n_kv_head, v_dim), for the last `window` positions.
+    """What a layer caches of a token, K (n_kv_head, k_dim) and V (n_kv_head, v_dim), of the last `window` ones.
 
     n_head query heads read it.  MLA's latent is one vector for all of them: n_kv_head = 1, v_dim = 0, and
     `expanded` = the (k_dim, v_dim) of a head once unpacked, None where the config does not say.
@@ -33,11 +33,11 @@ def kv_heads(keys, n_head):
         return 1
     if config.get("attn_type") in mqa or config.get("attention_head_type") in mqa:  # MPT, SantaCoder
         return 1
-    grouped = keys.flag("multi_query_attention", default=True)  # ChatGLM; false: its group number means nothing
+    grouped = keys.flag("multi_query_attention", default=True)  # ChatGLM: false voids its group number
     names = [name for name in KV_HEADS if name in config and (grouped or name != "multi_query_group_num")]
     value = keys.read(*names)
     if names and value is None:
-        raise ValueError(f"{names[0]} is null: this model sets its KV heads layer by layer, in no key known here")
+        raise ValueError(f"{names[0]} is null: this model sets its KV heads layer by layer, in other keys")
     return value or (1 if keys.flag("multi_query_attention") else n_head)
 
 
@@ -45,11 +45,13 @@ def cached_values(keys, kind):
     """(query heads, KV heads, K width, V width, expanded widths) of layers of one kind; each may be a list."""
     use_mla = keys.flag("use_mla", default=True)
     if use_mla and (rank := keys.read("kv_lora_rank")):
-        rope, nope, v_dim = (keys.need("qk_rope_head_dim") or 0), keys.read("qk_nope_head_dim"), keys.read("v_head_dim")
+        rope, nope = keys.need("qk_rope_head_dim") or 0, keys.read("qk_nope_head_dim")
+        v_dim = keys.read("v_head_dim")
         return keys.read(*HEADS), 1, rank + rope, 0, (nope + rope, v_dim) if nope and v_dim else None
     own = SPECIAL.get(kind, ((), (), (), ("v_head_dim",) if use_mla else ()))
     heads = keys.read(*own[0]) or keys.need(*HEADS)
-    kv = keys.read(*own[1]) if kind == "sliding" or keys.flag("attention_k_eq_v") else None  # Gemma-4's condition
+    special = kind == "sliding" or keys.flag("attention_k_eq_v")  # Gemma-4 uses its global KV heads only then
+    kv = keys.read(*own[1]) if special else None
     width = keys.read(*own[2], *HEAD_DIM)
     if width is None:
         hidden = keys.need(*(HEAD_DIM if isinstance(heads, list) else HIDDEN))
@@ -64,19 +66,20 @@ def reusing_layers(keys, n):
     shared = keys.read("num_kv_shared_layers", at_least=0) or 0  # Gemma-3n: the last ones
     if shared > n:
         raise ValueError(f"num_kv_shared_layers must be <= the {n} layers, got {shared}")
-    every = keys.need("cla_share_factor") if keys.flag("use_cla") else None  # Hunyuan-Large: all but each first
+    every = keys.need("cla_share_factor") if keys.flag("use_cla") else None  # Hunyuan: all but each group's first
     across = keys.listed("cross_attention_layers")  # Llama-3.2-Vision
     return {i for i in range(n) if i >= n - shared or i in across or (every and i % every)}
 
 
 def read_layers(config):
-    """A tuple with a KVLayer for each layer; None for one that holds no growing KV, or reuses another layer's."""
+    """A KVLayer for each layer, in a tuple; None for one that holds no growing KV, or reuses another layer's."""
     keys = Keys(decoder_part(config))
     if keys.config.get("compress_ratios") is not None:  # DeepSeek-V4
         raise ValueError("compress_ratios: KV that is compressed along the sequence is not counted here")
     names = named_layers(keys)
     n = keys.read(*LAYERS) or len(names) or keys.need(*LAYERS)
-    if names and len(names) - n not in (0, keys.read("num_nextn_predict_layers", at_least=0)):  # drafting layers
+    drafting = keys.read("num_nextn_predict_layers", at_least=0)  # layers that some lists name too
+    if names and len(names) - n not in (0, drafting):
         raise ValueError(f"the list of layer kinds must name each of {n} layers, got {len(names)}")
     keys.n_layer, slides = n, keys.flag("use_sliding_window", default=True)
     local = ("window_size",) if "attention_layers" in keys.config else ()  # GPT-Neo
@@ -91,7 +94,8 @@ def read_layers(config):
     windows = {"any": window, "sliding": window, "chunked": None, "full": None}
     if "chunked" in kinds:
         windows["chunked"] = keys.need("attention_chunk_size")
-    values = {kind: cached_values(keys, kind) for kind in dict.fromkeys(kinds) if kind != "none"}
+    kinds_held = [kind for kind in dict.fromkeys(kinds) if kind != "none"] if n else ["any"]
+    values = {kind: cached_values(keys, kind) for kind in kinds_held}
     empty = reusing_layers(keys, n or 0)
     if keys.missing:
         lacking = ", ".join(dict.fromkeys(keys.missing))

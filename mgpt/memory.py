@@ -2,7 +2,7 @@
 
 L layers, T cached positions, H_kv KV heads, d head width, b bytes a value.  Layers that are all alike hold
 M = 2 L H_kv d b (sum of T): K and V, and no query heads.  In general it is a sum over layers of
-min(T, window) H_kv (d_k + d_v) b, where some layers hold nothing that grows.  All results are exact Python ints.
+min(T, window) H_kv (d_k + d_v) b, where some layers hold nothing that grows.  Results are exact Python ints.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ def kv_cache_bytes(*, n_layer, n_kv_head, head_dim, lengths, bytes_per_value=2):
     """Bytes of K and V of layers all alike: 2 (sum of lengths) n_layer n_kv_head head_dim bytes_per_value.
 
     lengths: positions cached, an int (one request) or a sequence (one a request).  Allocation blocks, windows
-    and the scales of quantized values are not in it.  ValueError for counts below 1, lengths below 0, non-integers.
+    and the scales of quantized values are not in it.  ValueError for counts < 1, lengths < 0 and non-integers.
     """
     total = 2 * sum(checked_lengths(lengths))
     for name, value in (("n_layer", n_layer), ("n_kv_head", n_kv_head), ("head_dim", head_dim),
@@ -40,7 +40,7 @@ def kv_cache_bytes(*, n_layer, n_kv_head, head_dim, lengths, bytes_per_value=2):
 
 @dataclass(frozen=True)
 class PagedBytes:
-    """Whole KV blocks of some requests: blocks, their slots (positions), the slots that hold nothing, and bytes."""
+    """Whole KV blocks of some requests: blocks, their slots (positions), the empty slots, and bytes."""
 
     blocks: int
     slots: int
@@ -77,7 +77,7 @@ def vector_bytes(width, dtype):
         return -(-width * CODE_BITS[dtype] // 8) + 4
     if dtype in BYTES_OF_32:
         if width % 32:
-            raise ValueError(f"dtype {dtype} packs 32 values: a head's width must be a multiple of 32, got {width}")
+            raise ValueError(f"dtype {dtype} packs 32 values: the width must be a multiple of 32, got {width}")
         return width // 32 * BYTES_OF_32[dtype]
     return width * VALUE_BYTES.get(dtype, 0)
 
@@ -108,13 +108,13 @@ class KVShape:
 
     @property
     def structure(self):
-        """"MHA", "GQA", "MQA", "MLA"; several, joined by "+", where layers differ; "none" where nothing grows."""
+        """"MHA", "GQA", "MQA", "MLA"; joined by "+" where layers differ; "none" where nothing grows."""
         names = [None if x is None else "MLA" if not x.v_dim else "MHA" if x.n_kv_head == x.n_head
                  else "MQA" if x.n_kv_head == 1 else "GQA" for x in self.layers]
         return "+".join(name for name in dict.fromkeys(names) if name) or "none"
 
     def as_mha(self):
-        """The same model with one K and V for each query head; None where the config does not give their widths."""
+        """The same model with a K and V for each query head; None where the config does not give their widths."""
         if any(x and not x.v_dim and not (x.expanded and x.n_head) for x in self.layers):
             return None
         wide = [x and (x.expanded or (x.k_dim, x.v_dim)) for x in self.layers]
@@ -122,7 +122,7 @@ class KVShape:
                              for x, w in zip(self.layers, wide)))
 
     def bytes_per_token(self, dtype="f16", tp=1):
-        """Bytes of the first token; later ones take less once a window is full.  A rank's share when tp > 1."""
+        """Bytes of the first token; later ones take less once a window is full.  A rank's share if tp > 1."""
         return self.bytes(1, dtype, tp)
 
     def bytes(self, lengths, dtype="f16", tp=1):
