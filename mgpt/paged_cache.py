@@ -67,7 +67,8 @@ class PagedKVCache:
         if k.ndim != 3 or k.shape != v.shape or (k.shape[0], k.shape[2]) != (n_kv, width):
             raise ValueError(f"k and v must both be ({n_kv}, T, {width}), got {k.shape} and {v.shape}")
         end = self._seq_len + k.shape[1]
-        self._make_room(end)
+        if end > self._seq_len:
+            self._make_room(end)
         block, slot = np.divmod(np.arange(self._seq_len, end), self._pool.block_size)
         block = np.array(self._table, dtype=int)[block]  # (T,) logical -> physical
         both = []
