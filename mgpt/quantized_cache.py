@@ -1,8 +1,8 @@
 """A KV cache that stores codes of 8 or 4 bits and their scales, behind the same seam as KVCache.
 
-Shapes: L layers, K KV heads, C capacity, S positions held, T new positions, D head_dim; `...` is a batch axis,
-or nothing.  The forward pass reads scale · code, so its logits are those of a plain cache that holds these
-values.  Quantized storage saves memory, not time.
+Shapes: L layers, K KV heads, C capacity, S positions held, T new positions, D head_dim; `...` is a batch
+axis, or nothing.  The forward pass reads scale · code, so its logits are those of a plain cache that holds
+these values.  Quantized storage saves memory, not time.
 """
 
 import numpy as np
@@ -19,12 +19,13 @@ class QuantizedKVCache:
 
     bits: 8, 4, or None for float64 rows that are not quantized; or a pair (bits of K, bits of V).
     per: what shares a scale, or a pair of these (K, V).  "vector": the D values of one head and position; the
-    scale is chosen as the vector comes (absmax).  "head": all vectors of a layer's head.  "channel": one of the
-    D places in them.  These two need `scales`, fixed beforehand: a pair of arrays, (L, K) for "head", (L, K, D)
-    for "channel", None where nothing is fixed, as `calibrate_scales` returns it.  What exceeds them is clipped.
+    scale is chosen as the vector comes (absmax).  "head": all vectors of a layer's head.  "channel": one of
+    the D places in them.  These two need `scales`, fixed beforehand: a pair of arrays, (L, K) for "head",
+    (L, K, D) for "channel", None where nothing is fixed, as `calibrate_scales` returns it.  What exceeds a
+    fixed scale is clipped.
     batch: as in KVCache.
     keep_values: True keeps the dequantized rows beside the codes (`values_nbytes`, not counted in `nbytes`):
-    a step then dequantizes new rows alone.  False holds the codes alone and dequantizes all rows in every step.
+    a step then dequantizes new rows alone.  False holds the codes alone: a step dequantizes every row.
     """
 
     def __init__(self, config, capacity, bits=8, per="vector", *, scales=None, batch=None, keep_values=True):
@@ -88,7 +89,7 @@ class QuantizedKVCache:
 
 
 class _Rows:
-    """K, or V, of every layer: codes (L, ..., K, C, bytes of a vector), scales, perhaps dequantized values."""
+    """K, or V, of every layer: codes (L, ..., K, C, bytes of a vector), scales, perhaps values."""
 
     def __init__(self, shape, bits, per, scales, keep_values):
         self._bits, self._width = bits, shape[-1]
@@ -139,16 +140,17 @@ class _Rows:
 
 
 def calibrate_scales(config, caches, bits=8, per="head", *, batch=None):
-    """The pair `scales` of QuantizedKVCache: max |k| and |v| over all positions that `caches` hold, over qmax.
+    """The pair `scales` of QuantizedKVCache: max |k| and |v| of the positions that `caches` hold, over qmax.
 
     caches: filled KVCaches, or others behind the seam, `batch` as they have it; padding rows count like any.
     bits and per as for QuantizedKVCache; None on the side that is not quantized, or "vector".  float32.
     """
     none = np.empty((*(() if batch is None else (batch,)), config.n_kv_head, 0, config.head_dim))
     peaks = np.zeros((2, config.n_layer, config.n_kv_head, config.head_dim))
+    caches = list(caches)
+    if not caches or not all(cache.seq_len for cache in caches):
+        raise ValueError(f"caches must hold positions, got lengths {[cache.seq_len for cache in caches]}")
     for cache in caches:
-        if cache.seq_len == 0:
-            raise ValueError("caches must hold positions to calibrate on, got an empty one")
         for layer in range(config.n_layer):
             for side, rows in enumerate(cache.append(layer, none, none)):  # append nothing: all rows return
                 seen = np.abs(rows).max(axis=-2).reshape(-1, *peaks.shape[2:]).max(axis=0)  # (K, D)
