@@ -21,10 +21,10 @@ class Generation:
     Reading one of these before any iteration runs the generation to its end.
     """
 
-    def __init__(self, steps):
+    def __init__(self, steps, cache_len=None):
         self._steps = steps  # yields (token, logits, positions of this pass, cache_len)
         self._started = False
-        self._tokens, self._logits, self._positions, self._cache_len = [], [], 0, None
+        self._tokens, self._logits, self._positions, self._cache_len = [], [], 0, cache_len
 
     def __iter__(self):
         index = 0
@@ -136,9 +136,7 @@ def generate_cached(params, config, prompt_ids, max_new_tokens, *, sampler=greed
                 return
             logits, processed = decode_one_token(params, config, token, cache), 1
 
-    generation = Generation(steps())
-    generation._cache_len = n_past
-    return generation
+    return Generation(steps(), n_past)
 
 
 def _chosen(sampler, logits):

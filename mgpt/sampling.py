@@ -50,11 +50,16 @@ def sample(logits, rng, temperature=1.0, top_k=None, top_p=None):
 
 def draw(probs, rng):
     """One id drawn from the distribution probs (V,) with one uniform number of `rng`."""
-    if not isinstance(rng, np.random.Generator):
-        raise ValueError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
     cumulative = np.cumsum(probs)
     # Scaled to the last sum, which rounding leaves a hair off 1; side="right" never lands on a zero probability.
-    return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+    return int(np.searchsorted(cumulative, checked_rng(rng).random() * cumulative[-1], side="right"))
+
+
+def checked_rng(rng):
+    """`rng`, unchanged.  ValueError unless it is a numpy.random.Generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise ValueError(f"rng must be a numpy.random.Generator, got {type(rng).__name__}")
+    return rng
 
 
 def _row(logits):
