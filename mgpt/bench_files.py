@@ -5,8 +5,8 @@ A reader takes one JSON document and yields (place, Seen).  A key of the documen
 ttfts        vLLM (`bench serve --save-result --save-detailed`), SGLang (`bench_serving --output-details`, a
              run a line).  Seconds.  itls are gaps of chunks: only where there are n - 1 has each token its
              time, and SGLang's own backend divides a chunk's gap among its tokens.  No e2e latency a request:
-             the last chunk is taken.  Without start_times (older files) all arrivals are 0.  SGLang writes the
-             requested length where the server sent no usage; both write ttft 0.0 where no token came.
+             the last chunk is taken.  Without start_times (older files) all arrivals are 0.  SGLang writes
+             the requested length where the server sent no usage; both write ttft 0.0 where no token came.
 metrics      AIPerf's profile_export.jsonl, a request a line.  ns; in the metrics the unit that stands there.
              Lines of the warm-up are no requests of the benchmark.  A failed request has no times.
 experiments  Perf Analyzer's profile_export.json, made by GenAI-Perf.  ns.  It holds text, not tokens: a
@@ -14,7 +14,7 @@ experiments  Perf Analyzer's profile_export.json, made by GenAI-Perf.  ns.  It h
 benchmarks   guidellm's benchmarks.json.  Seconds.  First token, last token and n, no gaps; perhaps a sample
              of the requests.  Those cut off by the end of the run ("incomplete") are kept as failed.
 
-An answer that was not streamed is one chunk, at its end.
+An answer that was not streamed is one chunk, at its end: its TTFT is its e2e latency, its TPOT 0.
 """
 
 import json
@@ -77,15 +77,15 @@ def aiperf(record):
         values = value["value"] if isinstance(value["value"], list) else [value["value"]]
         return _running(f"metrics in {value['unit']}", values, MS[value["unit"]])
 
-    first, gaps, last = _first(metrics, "time_to_first_token", "ttft"), metrics.get("inter_chunk_latency"), None
+    first, gaps = _first(metrics, "time_to_first_token", "ttft"), metrics.get("inter_chunk_latency")
     offsets = running(first) if first else []
     if first and gaps:
         offsets += [offsets[0] + gap for gap in running(gaps)]
-    elif last := metrics.get("request_latency"):
-        offsets += running(last)
+    elif metrics.get("request_latency"):
+        offsets += running(metrics["request_latency"])
     error = _message(record.get("error")) or ("cancelled" if metadata.get("was_cancelled") else None)
     length = _first(metrics, "output_sequence_length", "output_token_count")
-    if last and not (length or error):
+    if offsets and not (length or gaps or error):
         raise ValueError("output_sequence_length is missing: the number of tokens is unknown")
     n = _count("output_sequence_length", length["value"]) if length else len(offsets)
     start = _stamp("request_start_ns", metadata["request_start_ns"])
@@ -140,8 +140,8 @@ def _running(name, values, ms):
     """The running sums of durations, in ms."""
     total, result = 0.0, []
     for i, value in enumerate(values):
-        total += finite(f"{name}[{i}]", value, at_least=0)
-        result.append(total * ms)
+        total += finite(f"{name}[{i}]", value, at_least=0) * ms
+        result.append(total)
     return result
 
 
@@ -187,10 +187,9 @@ def _response(output):
 
 def _events(text):
     """The JSON objects of a response: one document, or those of a stream of server-sent events."""
-    try:
+    if text.lstrip().startswith("{"):
         return [json.loads(text)]
-    except json.JSONDecodeError:
-        events = []
+    events = []
     for line in text.splitlines():
         event = line.strip().removeprefix("data:").strip()
         if event.startswith("{"):  # not empty, [DONE], a comment or another field

@@ -23,7 +23,7 @@ ARGUMENTS = ("arrival", "token_times", "chunks", "span", "started", "error", "re
 def load_traces(path):
     """RequestTraces of a CSV, JSONL or result file, failed requests included.
 
-    Times are in ms; those of a result file count from its earliest arrival, those of CSV and JSONL are as given.
+    Times are in ms, those of a result file from its earliest arrival on, those of CSV and JSONL as given.
     ValueError names file, line or request, and what is wrong; OSError where the file cannot be read.
     """
     try:
