@@ -1,7 +1,7 @@
 """Checkpoints: MG-2, which the course ships, and the two files it is kept in.
 
-mg2.npz holds one float32 array a parameter and no pickled objects; mg2.json is its card: the shape, the vocabulary,
-and how it was trained.  `load_hf` reads a public Llama-family folder instead.
+mg2.npz holds one float32 array a parameter and no pickled objects; mg2.json is its card: the shape, the
+vocabulary, and how it was trained.  `load_hf` reads a public Llama-family folder instead.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def mg2_card():
 def read_arrays(file, config, dtype=np.float64):
     """The params of an .npz file (a path or an open binary file), for a model of the shape `config`.
 
-    ValueError: arrays that are missing or not foreseen, of another shape, no floats, or not finite; pickled objects.
+    ValueError: arrays that are missing, not foreseen, of another shape, no floats or not finite; pickled objects.
     """
     with np.load(file, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
@@ -48,7 +48,8 @@ def read_arrays(file, config, dtype=np.float64):
                          f"{', '.join(sorted(arrays.keys() ^ shapes.keys()))}")
     for name, array in arrays.items():
         if array.shape != shapes[name] or array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite floats of shape {shapes[name]}, got {array.dtype} {array.shape}")
+            raise ValueError(f"{name} must be finite floats of shape {shapes[name]}, "
+                             f"got {array.dtype} {array.shape}")
     params = {name: array.astype(dtype) for name, array in arrays.items() if "." not in name}
     params["layers"] = [
         {name: arrays[f"layers.{layer}.{name}"].astype(dtype) for name in layer_shapes(config)}
@@ -64,9 +65,10 @@ def save_checkpoint(folder, name, params, config, vocabulary, card):
         arrays.update({f"layers.{layer}.{key}": array for key, array in p.items()})
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    np.savez(folder / f"{name}.npz", **{key: np.asarray(array, np.float32) for key, array in sorted(arrays.items())})
+    np.savez(folder / f"{name}.npz", **{key: np.asarray(arrays[key], "<f4") for key in sorted(arrays)})
     card = {**card, "config": dataclasses.asdict(config), "vocabulary": list(vocabulary)}
-    (folder / f"{name}.json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(card, indent=2, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _shapes(config):

@@ -1,9 +1,9 @@
 """The policy-update task: a travel assistant's limits, some of them raised later, and questions about them.
 
-    limit for hotel is 600. limit for taxi is 120. update: limit for hotel is 750. limit for hotel? answer:  -> 750
+  limit for hotel is 600. limit for taxi is 150. update: limit for hotel is 750. limit for hotel? answer: 750
 
-The latest line about an item wins.  Every (item, value) pair belongs to one split, and a prompt states pairs of
-its own split alone.  So no evaluation prompt can have been trained on, or have been used to choose a scale.
+The latest line about an item wins.  Every (item, value) pair belongs to one split, and a prompt states pairs
+of its own split alone.  So no evaluation prompt was trained on, or can be used to choose a scale.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,11 @@ def split_of(item, value):
 
     By the remainder of value + 5 · (place of the item) by 11, which depends on all three digits: 2 and 6 are
     held out (the hotel's 600 and 750 are such), 4 is for calibration, the other eight are for training.
+    ValueError for an item or a value (100 .. 999) that the task does not have.
     """
+    one_of("item", item, ITEMS)
+    if integer("value", value) not in VALUES:
+        raise ValueError(f"value must be in 100 .. 999, got {value}")
     remainder = (value + 5 * ITEMS.index(item)) % 11
     return "held_out" if remainder in (2, 6) else "calibration" if remainder == 4 else "train"
 
@@ -94,12 +98,14 @@ def make_tokenizer():
 
 
 def draw_policy(bits, split, n_items, n_updates):
-    """A random Policy: n_items items of ITEMS, then n_updates lines, each about any of them, with a new value.
+    """A random Policy: n_items items, then n_updates lines, each about any of these, with a new value.
 
     bits: a numpy.random.PCG64.  Its raw stream is promised to stay as it is (NEP 19), the methods of
     numpy.random.Generator are not, and the counts that the book prints must not move with NumPy's version.
     """
     one_of("split", split, SPLITS)
+    if not isinstance(bits, np.random.PCG64):
+        raise ValueError(f"bits must be a numpy.random.PCG64, got {type(bits).__name__}")
     left = list(ITEMS)
     if integer("n_items", n_items, at_least=1) > len(left):
         raise ValueError(f"n_items must be at most {len(left)}, got {n_items}")

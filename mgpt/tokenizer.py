@@ -19,7 +19,8 @@ class Tokenizer:
         self._ids = {word: i for i, word in enumerate(self.words)}
         wrong = [w for w in self.words if not isinstance(w, str) or _pieces(w) != [w]]
         if wrong or not self.words or len(self._ids) != len(self.words):
-            raise ValueError(f"words must be different digits, lower-case words and single marks, got {wrong or self.words}")
+            raise ValueError(f"words must be different digits, lower-case words and single marks, "
+                             f"got {wrong or self.words}")
 
     def __len__(self):
         return len(self.words)
@@ -27,8 +28,8 @@ class Tokenizer:
     def encode(self, text):
         """The ids (a list of ints) of `text`.
 
-        Case, spacing and full-width forms do not matter, marks may touch their word, numbers are read digit by
-        digit: "Hotel is 750." gives the ids of hotel, is, 7, 5, 0 and the full stop.
+        Case, spacing and full-width forms do not matter, marks may touch their word, numbers are read digit
+        by digit: "Hotel is 750." gives the ids of hotel, is, 7, 5, 0 and the full stop.
         ValueError: text that is no str; pieces outside the vocabulary, with a list of what is known.
         """
         if not isinstance(text, str):
@@ -36,11 +37,12 @@ class Tokenizer:
         pieces = _pieces(text)
         unknown = list(dict.fromkeys(piece for piece in pieces if piece not in self._ids))
         if unknown:
-            raise ValueError(f"text has words outside the vocabulary: {' '.join(unknown)}. Known are: {' '.join(self.words)}")
+            raise ValueError(f"text has words outside the vocabulary: {' '.join(unknown)}. "
+                             f"Known are: {' '.join(self.words)}")
         return [self._ids[piece] for piece in pieces]
 
     def decode(self, ids):
-        """The text of `ids`: digits together, closing marks close to their word; `encode` gives the same ids back.
+        """The text of `ids`: digits together, marks close to their word; `encode` gives the same ids back.
 
         ValueError for an id that is no integer of the vocabulary.
         """
