@@ -6,7 +6,7 @@ The same judge serves the notebook (where `call` calls the function) and the gra
 from dataclasses import dataclass
 
 from mgpt.course.plain import agrees
-from mgpt.course.text import N_, _
+from mgpt.text import N_, _
 
 PASS, FAIL, BLANK, ERROR = N_("pass"), N_("fail"), N_("not attempted"), N_("error")
 

@@ -5,7 +5,7 @@ import copy
 from mgpt.course.judge import BLANK, ERROR, FAIL, PASS, AnswerRaised, Result, judge
 from mgpt.course.plain import NotPlain, agrees, plain
 from mgpt.course.questions import find, questions, stems
-from mgpt.course.text import _
+from mgpt.text import _
 
 
 class Session:

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from mgpt.course.text import _
+from mgpt.text import _
 
 MAX_BYTES = 1_000_000
 

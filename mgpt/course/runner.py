@@ -35,7 +35,7 @@ def _shell(folder):
 def _call(name, args, space):
     from mgpt.course.notebook import raised
     from mgpt.course.plain import NotPlain, agrees, plain
-    from mgpt.course.text import _
+    from mgpt.text import _
 
     if name not in space:
         return {"raised": _("{name} is not defined").format(name=name)}

@@ -8,7 +8,7 @@ import threading
 
 from mgpt.course.judge import ERROR, AnswerRaised, Result, judge
 from mgpt.course.questions import questions
-from mgpt.course.text import _
+from mgpt.text import _
 
 
 class ChildLost(Exception):

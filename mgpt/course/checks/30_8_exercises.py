@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from mgpt.course.questions import Case, Mistake, Question, choice
-from mgpt.course.text import N_
+from mgpt.text import N_
 from mgpt.memory import kv_cache_bytes
 from mgpt.quantize import dequantize, quantize
 from mgpt.timing import RequestTrace

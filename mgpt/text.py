@@ -6,7 +6,7 @@
 import gettext
 from pathlib import Path
 
-_catalogue = gettext.translation("mgpt", Path(__file__).parent.parent / "locale", fallback=True)
+_catalogue = gettext.translation("mgpt", Path(__file__).parent / "locale", fallback=True)
 _ = _catalogue.gettext
 
 

@@ -1,0 +1,51 @@
+# A thin face over the README's commands.  Prerequisites: Python >= 3.11 with venv, and make.
+PYTHON ?= python3
+PY := .venv/bin/python
+# One BLAS thread: the course's arrays are small, and its measurements are taken with one.
+export OPENBLAS_NUM_THREADS ?= 1
+export IPYTHONDIR := $(CURDIR)/.jupyter/ipython
+
+.PHONY: help env book serve lab test bench oracles release clean
+help:
+	@echo "make env | book | serve | lab | test | bench | oracles | release | clean   (README.md says more)"
+
+env: .venv/installed
+.venv/installed: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is missing; install Python 3.11 or newer, or say make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is $$($(PYTHON) -V 2>&1); Python 3.11 or newer is needed: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "make: $(PYTHON) has no venv; install it (Debian: apt-get install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Strict: any warning of the build is an error, and all of them are shown before it stops.
+book: env
+	.venv/bin/jupyter-book build . -W --keep-going --quiet
+
+serve: book
+	$(PY) -m http.server --directory _build/html --bind 127.0.0.1 8000
+
+lab: env
+	JUPYTER_CONFIG_DIR=.jupyter $(PY) -m jupyterlab exercises
+
+test: book
+	$(PY) -m pytest
+
+bench: env
+	$(PY) tools/bench.py
+
+# Oracles: PyTorch, transformers, onnx and gguf live in an environment of their own.
+oracles: .venv-oracles/installed
+	.venv-oracles/bin/python -m pytest tests/oracles
+.venv-oracles/installed: tools/oracles.txt pyproject.toml
+	$(PYTHON) -m venv .venv-oracles
+	.venv-oracles/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracles.txt
+	.venv-oracles/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+release: env
+	$(PY) -m mgpt release
+
+clean:
+	rm -rf _build .venv .venv-oracles *.egg-info

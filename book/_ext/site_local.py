@@ -1,0 +1,45 @@
+"""What the stock theme leaves to do: no script of another host, and no stale output after an edit of `mgpt`."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+# Loaded by extensions that Jupyter Book always adds; this book uses none of them.
+UNUSED_SCRIPTS = ("sphinx-thebe", "thebe", "THEBE_JS_URL", "mathjax")
+
+
+def drop_unused_scripts(app, pagename, templatename, context, doctree):
+    def unused(script):
+        text = f"{getattr(script, 'filename', None) or script} {getattr(script, 'attributes', {}).get('body', '')}"
+        return any(name in text for name in UNUSED_SCRIPTS)
+
+    context["script_files"] = [script for script in context.get("script_files", []) if not unused(script)]
+    context["css_files"] = [sheet for sheet in context.get("css_files", []) if not unused(sheet)]
+
+
+def package_digest(folder):
+    """One hash over every file of the package that a chapter may run."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(folder).rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def forget_outputs_of_other_code(app, env, added, changed, removed):
+    """The execution cache knows a notebook's own cells only; an edit of mgpt must run the chapters again."""
+    digest = package_digest(Path(app.srcdir) / "mgpt")
+    known = Path(app.outdir).parent / ".mgpt-digest"
+    cache = Path(app.outdir).parent / ".jupyter_cache"
+    if known.exists() and known.read_text() == digest:
+        return []
+    shutil.rmtree(cache, ignore_errors=True)
+    known.parent.mkdir(parents=True, exist_ok=True)
+    known.write_text(digest)
+    return [name for name in env.found_docs if name.startswith("book/")]
+
+
+def setup(app):
+    app.connect("html-page-context", drop_unused_scripts, priority=900)
+    app.connect("env-get-outdated", forget_outputs_of_other_code)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,54 @@
+"""Every notebook of the course is a test: book/ strictly, solutions/ and exercises/ without comparing outputs.
+
+A chapter's stored outputs are those that the site shows (the build keeps them in _build/jupyter_execute): each cell
+runs again, its assertions hold, and it must print the same.  Solutions run whole; exercises run blank, where only the
+test cells, which are tagged, may raise.
+"""
+
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+from nbval.plugin import IPyNbFile
+
+ROOT = Path(__file__).parent
+
+
+def pytest_configure(config):
+    config.option.nbval_current_env = True  # the kernel is this Python, whatever kernels are installed
+
+
+def pytest_collect_file(file_path, parent):
+    folder = file_path.relative_to(ROOT).parts[0] if file_path.is_relative_to(ROOT) else ""
+    if folder == "exercises" and file_path.suffix == ".ipynb":
+        return _notebook(parent, file_path, strict=False)
+    if folder in ("book", "solutions") and file_path.suffix == ".md" and "{code-cell}" in file_path.read_text():
+        make = executed_chapter if folder == "book" else converted_solution
+        return _notebook(parent, make(file_path), strict=folder == "book")
+
+
+def _notebook(parent, path, strict):
+    collector = IPyNbFile.from_parent(parent, path=path, name=str(path.relative_to(ROOT)))
+    collector.compare_outputs = strict
+    return collector
+
+
+def executed_chapter(source):
+    """The notebook that the last build ran.  A usage error where it is missing or of another text."""
+    executed = ROOT / "_build" / "jupyter_execute" / source.relative_to(ROOT).with_suffix(".ipynb")
+    if not executed.exists() or _code(nbformat.read(executed, 4)) != _code(jupytext.read(source)):
+        raise pytest.UsageError(f"{source.relative_to(ROOT)} has not been built as it is: run `make book` first")
+    return executed
+
+
+def converted_solution(source):
+    """The solution as .ipynb, which is what nbval reads."""
+    target = ROOT / "_build" / "nbval" / source.relative_to(ROOT).with_suffix(".ipynb")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(jupytext.read(source), target)
+    return target
+
+
+def _code(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "code"]
