@@ -6,6 +6,7 @@ Weights are C-ordered [in, out]; Q, K, V stand side by side in one matrix, and s
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -44,32 +45,32 @@ def layer_shapes(config):
 
 def rms_norm(x, weight, eps):
     """x / sqrt(mean(x^2) + eps) * weight over the last axis (Zhang and Sennrich 2019)."""
-    return x * (weight / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps))
+    if x.ndim == 1:  # one row: a Python number costs less than an array of one
+        return x * (weight / math.sqrt(x @ x / x.size + eps))
+    return x * (weight / np.sqrt(np.vecdot(x, x, keepdims=True) / x.shape[-1] + eps))
 
 
 def silu(x):
     """x * sigmoid(x), written with tanh because that cannot overflow."""
-    return x * (0.5 * np.tanh(0.5 * x) + 0.5)
+    half = 0.5 * x
+    return half * np.tanh(half) + half
 
 
 @functools.lru_cache(maxsize=16)
-def _inverse_frequencies(head_dim, theta):
-    return theta ** (-np.arange(0, head_dim, 2) / head_dim)  # (D/2,)
+def _frequencies(head_dim, theta):
+    frequencies = theta ** (-np.arange(0, head_dim, 2) / head_dim)
+    return np.stack((-frequencies, frequencies))  # (2, D/2): the first half of a head turns with -sin
 
 
-def _rope_table(positions, head_dim, theta):
-    """cos and sin of every position's angles, each (..., T, D/2)."""
-    angles = np.asarray(positions)[..., None] * _inverse_frequencies(head_dim, theta)
-    return np.cos(angles), np.sin(angles)
+def _rope_table(positions, head_dim, theta, dtype):
+    """cos and signed sin of every position's angles, each (..., T, 2, D/2); computed in float64."""
+    angles = np.asarray(positions)[..., None, None] * _frequencies(head_dim, theta)
+    return np.cos(angles).astype(dtype, copy=False), np.sin(angles).astype(dtype, copy=False)
 
 
 def _rotate(x, cos, sin):
-    half = x.shape[-1] // 2
-    first, second = x[..., :half], x[..., half:]
-    out = np.empty_like(x)
-    out[..., :half] = first * cos - second * sin
-    out[..., half:] = second * cos + first * sin
-    return out
+    halves = x.reshape(*x.shape[:-1], 2, x.shape[-1] // 2)  # (..., T, 2, D/2)
+    return (halves * cos + halves[..., ::-1, :] * sin).reshape(x.shape)
 
 
 def rope(x, positions, theta=10_000.0):
@@ -80,7 +81,7 @@ def rope(x, positions, theta=10_000.0):
     """
     x = np.asarray(x)
     x = x if x.dtype.kind == "f" else x.astype(np.float64)
-    return _rotate(x, *_rope_table(positions, x.shape[-1], theta))
+    return _rotate(x, *_rope_table(positions, x.shape[-1], theta, x.dtype))
 
 
 def attention(q, k, v, unseen=None):
@@ -115,14 +116,13 @@ def forward(params, config, ids, cache=None, *, positions=None, mask=None, last_
     ids = checked_ids(ids, config.vocab_size)
     n_new, n_past = ids.shape[-1], 0 if cache is None else cache.seq_len
     positions = _checked_positions(positions, n_past, ids.shape, config.max_seq_len)
-    cos, sin = _rope_table(positions, config.head_dim, config.rope_theta)
+    cos, sin = _rope_table(positions, config.head_dim, config.rope_theta, params["embed"].dtype)
     if positions.ndim == 2:
-        cos, sin = cos[:, None], sin[:, None]  # (B, 1, T, D/2): the same for every head
+        cos, sin = cos[:, None], sin[:, None]  # (B, 1, T, 2, D/2): the same for every head
     unseen = _unseen(n_past, n_new, mask, ids.shape)
     n_rotated, eps = config.n_head + config.n_kv_head, config.norm_eps
-    x = params["embed"][ids]  # (..., T, E)
-    if cos.dtype != x.dtype:
-        cos, sin = cos.astype(x.dtype), sin.astype(x.dtype)
+    # (N, E), N = B·T: the rows of a batch share each matrix product.  One row alone is (E,).
+    x = params["embed"][ids.ravel() if ids.size > 1 else ids.item()]
     for layer, p in enumerate(params["layers"]):
         qkv = rms_norm(x, p["attn_norm"], eps) @ p["qkv"]
         heads = qkv.reshape(*ids.shape, -1, config.head_dim).swapaxes(-3, -2)  # (..., H + 2K, T, D)
@@ -131,15 +131,16 @@ def forward(params, config, ids, cache=None, *, positions=None, mask=None, last_
         if cache is not None:
             k, v = cache.append(layer, k, v)  # (..., K, S, D)
         mixed = attention(rotated[..., : config.n_head, :, :], k, v, unseen)
-        x = x + mixed.swapaxes(-3, -2).reshape(*ids.shape, -1) @ p["attn_out"]
-        gate_up = rms_norm(x, p["mlp_norm"], eps) @ p["gate_up"]  # (..., T, 2F)
+        x = x + mixed.swapaxes(-3, -2).reshape(*x.shape[:-1], -1) @ p["attn_out"]
+        gate_up = rms_norm(x, p["mlp_norm"], eps) @ p["gate_up"]  # (N, 2F)
         x = x + (silu(gate_up[..., : config.n_inner]) * gate_up[..., config.n_inner :]) @ p["mlp_out"]
     if cache is not None:
         cache.advance(n_new)
-    if last_only:
-        x = x[..., -1, :]
+    if last_only and n_new > 1:
+        x = x.reshape(*ids.shape, -1)[..., -1, :]  # (..., E)
     head = params["head"] if "head" in params else params["embed"].T
-    return rms_norm(x, params["norm"], eps) @ head
+    logits = rms_norm(x, params["norm"], eps) @ head
+    return logits.reshape(*(ids.shape[:-1] if last_only else ids.shape), -1)
 
 
 def checked_ids(ids, vocab_size, name="ids"):
@@ -157,6 +158,8 @@ def checked_ids(ids, vocab_size, name="ids"):
 def _checked_positions(positions, n_past, shape, max_seq_len):
     if positions is None:
         positions = np.arange(n_past, n_past + shape[-1])
+        if positions[-1] < max_seq_len:
+            return positions
     positions = np.asarray(positions)
     if positions.shape not in (shape, shape[-1:]) or positions.dtype.kind not in "iu":
         raise ValueError(f"positions must be integers of shape {shape} or {shape[-1:]}, "
