@@ -15,8 +15,9 @@ HIDDEN = ("hidden_size", "n_embd", "d_model", "n_embed", "model_dim", "dim")
 HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
 WINDOW = ("sliding_window", "attention_window_size")
 KINDS = {  # what public configs call a layer -> what it caches; "any" slides where the config has a window
-    **dict.fromkeys(("full_attention", "global", "deepseek_sparse_attention"), "full"),
-    **dict.fromkeys(("sliding_attention", "local"), "sliding"), "chunked_attention": "chunked",
+    **dict.fromkeys(("full_attention", "global_attention", "global", "deepseek_sparse_attention"), "full"),
+    **dict.fromkeys(("sliding_attention", "local_attention", "local"), "sliding"),
+    "chunked_attention": "chunked",
     **dict.fromkeys(("attention", "hybrid", "*"), "any"),
     **dict.fromkeys(("linear_attention", "mamba", "mamba2", "recurrent", "conv"), "none"),
     **dict.fromkeys(("mlp", "moe", "M", "-", "E"), "none"),
@@ -35,7 +36,7 @@ class Keys:
             value = self.config.get(name)
             if isinstance(value, list) and name not in LAYERS + WINDOW:
                 if self.n_layer and len(value) != self.n_layer:
-                    raise ValueError(f"{name} must have {self.n_layer} entries, one a layer, got {len(value)}")
+                    raise ValueError(f"{name} must have {self.n_layer} entries (layers), got {len(value)}")
                 return [integer(f"{name}[{i}]", entry, at_least) for i, entry in enumerate(value)]
             if value is not None:
                 return integer(name, value, at_least)

@@ -10,9 +10,11 @@ SPECIAL = {  # heads, KV heads, K and V width where one kind of layer has its ow
                 ("swa_v_head_dim", "v_head_dim", "swa_head_dim")),
     "full": ((), ("num_global_key_value_heads",), ("global_head_dim",), ("v_head_dim", "global_head_dim")),
 }
+
+
 @dataclass(frozen=True)
 class KVLayer:
-    """What a layer caches of a token, K (n_kv_head, k_dim) and V (n_kv_head, v_dim), of the last `window` ones.
+    """What a layer caches of each of the last `window` tokens: K (n_kv_head, k_dim) and V (n_kv_head, v_dim).
 
     n_head query heads read it.  MLA's latent is one vector for all of them: n_kv_head = 1, v_dim = 0, and
     `expanded` = the (k_dim, v_dim) of a head once unpacked, None where the config does not say.
@@ -24,6 +26,13 @@ class KVLayer:
     v_dim: int
     window: int | None = None
     expanded: tuple | None = None
+
+    @property
+    def structure(self):
+        """"MHA", "GQA", "MQA" or "MLA"."""
+        if not self.v_dim:
+            return "MLA"
+        return "MHA" if self.n_kv_head == self.n_head else "MQA" if self.n_kv_head == 1 else "GQA"
 
 
 def kv_heads(keys, n_head):
@@ -42,7 +51,7 @@ def kv_heads(keys, n_head):
 
 
 def cached_values(keys, kind):
-    """(query heads, KV heads, K width, V width, expanded widths) of layers of one kind; each may be a list."""
+    """(query heads, KV heads, K width, V width, expanded widths) of a kind of layers; each may be a list."""
     use_mla = keys.flag("use_mla", default=True)
     if use_mla and (rank := keys.read("kv_lora_rank")):
         rope, nope = keys.need("qk_rope_head_dim") or 0, keys.read("qk_nope_head_dim")
@@ -62,17 +71,17 @@ def cached_values(keys, kind):
 
 
 def reusing_layers(keys, n):
-    """The layers that hold nothing of their own that grows: they read another layer's KV, or an image's."""
+    """Which of n layers hold nothing of their own that grows: they read another layer's KV, or an image's."""
     shared = keys.read("num_kv_shared_layers", at_least=0) or 0  # Gemma-3n: the last ones
     if shared > n:
         raise ValueError(f"num_kv_shared_layers must be <= the {n} layers, got {shared}")
-    every = keys.need("cla_share_factor") if keys.flag("use_cla") else None  # Hunyuan: all but each group's first
+    every = keys.need("cla_share_factor") if keys.flag("use_cla") else 1  # Hunyuan: all but a group's first
     across = keys.listed("cross_attention_layers")  # Llama-3.2-Vision
     return {i for i in range(n) if i >= n - shared or i in across or (every and i % every)}
 
 
 def read_layers(config):
-    """A KVLayer for each layer, in a tuple; None for one that holds no growing KV, or reuses another layer's."""
+    """A KVLayer for each layer, in a tuple; None where no KV grows, or another layer's is reused."""
     keys = Keys(decoder_part(config))
     if keys.config.get("compress_ratios") is not None:  # DeepSeek-V4
         raise ValueError("compress_ratios: KV that is compressed along the sequence is not counted here")
@@ -96,7 +105,7 @@ def read_layers(config):
         windows["chunked"] = keys.need("attention_chunk_size")
     kinds_held = [kind for kind in dict.fromkeys(kinds) if kind != "none"] if n else ["any"]
     values = {kind: cached_values(keys, kind) for kind in kinds_held}
-    empty = reusing_layers(keys, n or 0)
+    empty = reusing_layers(keys, n) if n else ()
     if keys.missing:
         lacking = ", ".join(dict.fromkeys(keys.missing))
         raise ValueError(f"config.json lacks {lacking}, which the count of KV bytes needs")

@@ -29,7 +29,7 @@ def kv_cache_bytes(*, n_layer, n_kv_head, head_dim, lengths, bytes_per_value=2):
     """Bytes of K and V of layers all alike: 2 (sum of lengths) n_layer n_kv_head head_dim bytes_per_value.
 
     lengths: positions cached, an int (one request) or a sequence (one a request).  Allocation blocks, windows
-    and the scales of quantized values are not in it.  ValueError for counts < 1, lengths < 0 and non-integers.
+    and the scales of quantized values are not in it.  ValueError for counts < 1, lengths < 0, non-integers.
     """
     total = 2 * sum(checked_lengths(lengths))
     for name, value in (("n_layer", n_layer), ("n_kv_head", n_kv_head), ("head_dim", head_dim),
@@ -77,13 +77,13 @@ def vector_bytes(width, dtype):
         return -(-width * CODE_BITS[dtype] // 8) + 4
     if dtype in BYTES_OF_32:
         if width % 32:
-            raise ValueError(f"dtype {dtype} packs 32 values: the width must be a multiple of 32, got {width}")
+            raise ValueError(f"dtype {dtype} packs 32 values: widths must be multiples of 32, got {width}")
         return width // 32 * BYTES_OF_32[dtype]
     return width * VALUE_BYTES.get(dtype, 0)
 
 
 def heads_on_rank(layer, tp):
-    """KV heads of a layer on each of tp ranks: split, or one on each (replicated) where ranks exceed heads."""
+    """KV heads of a layer on each of tp ranks: split, or one on each (a copy) where ranks exceed heads."""
     if tp > 1 and (layer.n_head is None or layer.n_head % tp):
         heads = layer.n_head or "num_attention_heads is missing"
         raise ValueError(f"tp must divide the query heads ({heads}), got {tp}")
@@ -109,24 +109,26 @@ class KVShape:
     @property
     def structure(self):
         """"MHA", "GQA", "MQA", "MLA"; joined by "+" where layers differ; "none" where nothing grows."""
-        names = [None if x is None else "MLA" if not x.v_dim else "MHA" if x.n_kv_head == x.n_head
-                 else "MQA" if x.n_kv_head == 1 else "GQA" for x in self.layers]
-        return "+".join(name for name in dict.fromkeys(names) if name) or "none"
+        return "+".join(dict.fromkeys(layer.structure for layer in self.layers if layer)) or "none"
 
     def as_mha(self):
-        """The same model with a K and V for each query head; None where the config does not give their widths."""
-        if any(x and not x.v_dim and not (x.expanded and x.n_head) for x in self.layers):
-            return None
-        wide = [x and (x.expanded or (x.k_dim, x.v_dim)) for x in self.layers]
-        return KVShape(tuple(x and replace(x, n_kv_head=x.n_head, k_dim=w[0], v_dim=w[1])
-                             for x, w in zip(self.layers, wide)))
+        """The same model with K and V for each query head; None where the config lacks their widths."""
+        layers = []
+        for layer in self.layers:
+            if layer is not None:
+                if layer.n_head is None or (layer.structure == "MLA" and layer.expanded is None):
+                    return None
+                k_dim, v_dim = layer.expanded or (layer.k_dim, layer.v_dim)
+                layer = replace(layer, n_kv_head=layer.n_head, k_dim=k_dim, v_dim=v_dim, expanded=None)
+            layers.append(layer)
+        return KVShape(tuple(layers))
 
     def bytes_per_token(self, dtype="f16", tp=1):
         """Bytes of the first token; later ones take less once a window is full.  A rank's share if tp > 1."""
         return self.bytes(1, dtype, tp)
 
     def bytes(self, lengths, dtype="f16", tp=1):
-        """Bytes of requests of these processed lengths (an int, or one a request); a rank's share when tp > 1.
+        """Bytes of requests of these processed lengths (an int, or one a request); a rank's share if tp > 1.
 
         dtype: f32 f16 bf16 fp8, int8 int4 (and a float32 scale a vector), GGML's q8_0 q5_1 q5_0 q4_1 q4_0.
         ValueError for another dtype, a width that it cannot pack, a tp that the heads cannot be shared over.

@@ -20,8 +20,8 @@ def arguments(parser):
     parser.add_argument("--tokens", metavar="T", help="positions cached in each request")
     parser.add_argument("--requests", metavar="N", default="1", help="requests of T tokens (1)")
     parser.add_argument("--dtype", default="f16", help=f"type of the cached values (f16): {' '.join(DTYPES)}")
-    parser.add_argument("--tp", metavar="N", default="1", help="tensor-parallel ranks; bytes are then a rank's (1)")
-    parser.add_argument("--budget", metavar="SIZE", help="memory for KV, of each rank: 24GiB, 512MiB, 24GB, or bytes")
+    parser.add_argument("--tp", metavar="N", default="1", help="tensor-parallel ranks; bytes of one (1)")
+    parser.add_argument("--budget", metavar="SIZE", help="memory for KV (on a rank): 24GiB, 512MiB, 24GB, bytes")
 
 
 def whole(name, text, at_least):
@@ -38,7 +38,7 @@ def parse_size(text):
 
 
 def measure(shape, tokens, requests, dtype, tp, budget):
-    """Everything the command prints, as a dict of plain values; sizes in bytes, None where there is no answer."""
+    """What the command prints, as a dict of plain values; sizes in bytes, None where there is no answer."""
     mha, unbounded = shape.as_mha(), KVShape(tuple(x and replace(x, window=None) for x in shape.layers))
     each = None if tokens is None else shape.bytes(tokens, dtype, tp)
     return {
@@ -64,8 +64,8 @@ def group_text(group):
     queries = "" if group["query_heads"] is None else f" for {group['query_heads']} query heads"
     if not group["v_dim"]:
         return f"{group['layers']} hold {held}: one latent of {group['k_dim']} values{queries}"
-    wide = f"{group['k_dim']}" if group["k_dim"] == group["v_dim"] else f"{group['k_dim']} (K) and {group['v_dim']} (V)"
-    return f"{group['layers']} hold {held}: {group['kv_heads']} KV heads{queries}, width {wide}"
+    width = f"{group['k_dim']}" + (f" (K), {group['v_dim']} (V)" if group["v_dim"] != group["k_dim"] else "")
+    return f"{group['layers']} hold {held}: {group['kv_heads']} KV heads{queries}, width {width}"
 
 
 def lines(m):
@@ -74,17 +74,18 @@ def lines(m):
     yield "layers", f"{m['layers']}, {m['structure']}"
     for group in m["layer_groups"]:
         yield "", group_text(group)
-    yield "token", f"{format_bytes(m['bytes_per_token'])} a token ({m['bytes_per_token']:,} bytes, {m['dtype']}{where})"
+    token, total = m["bytes_per_token"], m["bytes_total"]
+    yield "token", f"{format_bytes(token)} a token ({token:,} bytes, {m['dtype']}{where})"
     if m["tokens"] is not None:
         yield "request", f"{format_bytes(m['bytes_per_request'])} a request of {m['tokens']:,} tokens"
-        yield "total", f"{format_bytes(m['bytes_total'])} for {m['requests']:,} requests ({m['bytes_total']:,} bytes)"
+        yield "total", f"{format_bytes(total)} for {m['requests']:,} requests ({total:,} bytes)"
         without = m["bytes_per_request_without_windows"] * m["requests"]
-        if without != m["bytes_total"]:
-            yield "windows", f"without them {format_bytes(without)}, {without / m['bytes_total']:.2f} times as much"
+        if without != total:
+            yield "windows", f"without them {format_bytes(without)}, {without / total:.2f} times as much"
     if m["mha_bytes_per_token"] is None:
         yield "as MHA", "not known: the config does not give the widths of a head"
-    elif m["mha_bytes_per_token"] != m["bytes_per_token"]:
-        times = m["mha_bytes_per_token"] / m["bytes_per_token"]
+    elif m["mha_bytes_per_token"] != token:
+        times = m["mha_bytes_per_token"] / token
         yield "as MHA", f"{format_bytes(m['mha_bytes_per_token'])} a token, {times:.2f} times as much"
     if m["budget"] is not None:
         fits = "any number of" if m["requests_in_budget"] is None else f"{m['requests_in_budget']:,}"
