@@ -30,7 +30,7 @@ class Scheduler:
                   prefix block can be hit from the tick after the one that computed it, and stays without a
                   user until the pool needs it.
     reserve       "full": a request is admitted when blocks for all its P + N - 1 positions can be set aside,
-                  so that the pool never runs out; "prompt": when those of its prefill can, so that a decode
+                  so that the pool never runs out; "prompt": when those for P + G can, so that a later decode
                   token may find no block: then the last of the running is preempted, until there is one.
     ValueError: a bad argument, an id given twice, a request that can never fit the pool or be scheduled.
     """
@@ -116,8 +116,8 @@ class Scheduler:
             run, request = self._waiting[0], self._waiting[0].request
             run.shared = ledger.hit(request)
             run.goal = request.prompt_len + max(len(run.outputs) - 1, 0)
-            end = request.prompt_len + request.output_len - 1 if self.reserve == "full" else run.goal
-            run.need = ledger.blocks(end)
+            outputs = request.output_len - 1 if self.reserve == "full" else len(run.outputs)
+            run.need = ledger.blocks(request.prompt_len + outputs)
             if ledger.reserved(run) > ledger.limit:
                 return  # nobody overtakes the head
             run.cached = len(run.shared) * ledger.block_size
