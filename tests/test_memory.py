@@ -12,6 +12,7 @@ from mgpt.memory import DTYPES, KVShape, PagedBytes, format_bytes, kv_cache_byte
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
+LAYERS, HEADS, KV, HIDDEN = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size"
 LLAMA = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096}
 MLA = {"num_hidden_layers": 61, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
 
@@ -60,7 +61,8 @@ def test_numpy_integers_do_not_overflow_and_do_not_leak():
     ({"n_layer": 0}, "n_layer"), ({"n_kv_head": -1}, "n_kv_head"), ({"head_dim": 4.0}, "head_dim"),
     ({"head_dim": True}, "head_dim"), ({"bytes_per_value": 0}, "bytes_per_value"),
     ({"bytes_per_value": 0.5}, "bytes_per_value"), ({"lengths": -1}, "lengths"),
-    ({"lengths": [1, -1]}, r"lengths\[1\]"), ({"lengths": [1.0]}, r"lengths\[0\]"), ({"lengths": "8"}, "lengths"),
+    ({"lengths": [1, -1]}, r"lengths\[1\]"), ({"lengths": [1.0]}, r"lengths\[0\]"),
+    ({"lengths": "8"}, "lengths"),
     ({"lengths": None}, "lengths"), ({"lengths": 2.5}, "lengths"), ({"lengths": True}, "lengths"),
     ({"lengths": np.array([1.5])}, r"lengths\[0\]"), ({"lengths": [[1]]}, r"lengths\[0\]")])
 def test_a_bad_count_is_refused_by_name(change, named):
@@ -96,7 +98,8 @@ def test_bad_pages_are_refused_by_name(arguments, named):
     (131_072, "128 KiB", "131.07 kB"), (402_653_184, "384 MiB", "402.65 MB"), (10**6, "976.56 KiB", "1 MB"),
     (1_610_612_736, "1.50 GiB", "1.61 GB"), (1_073_741_824, "1 GiB", "1.07 GB"),  # kv-067
     (1_223_294_976, "1.14 GiB", "1.22 GB"), (2**30 - 1, "1024.00 MiB", "1.07 GB"),
-    (3 * 2**40, "3 TiB", "3298.53 GB"), (2 * 10**12, "1.82 TiB", "2000 GB"), (np.int64(2048), "2 KiB", "2.05 kB")])
+    (3 * 2**40, "3 TiB", "3298.53 GB"), (2 * 10**12, "1.82 TiB", "2000 GB"),
+    (np.int64(2048), "2 KiB", "2.05 kB")])
 def test_sizes_print_in_the_largest_unit_and_without_decimals_when_exact(n, binary, decimal):
     assert (format_bytes(n), format_bytes(n, si=True)) == (binary, decimal)
 
@@ -154,22 +157,18 @@ def test_every_stored_config_has_a_written_answer_and_a_source():
 
 
 @pytest.mark.parametrize("keys, expected, wrong", [
-    pytest.param({"num_hidden_layers": 48, "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 8192},
+    pytest.param({LAYERS: 48, HEADS: 64, KV: 8, HIDDEN: 8192},
                  196_608, 1_572_864, id="kv-005 CodeLlama-34B, not 64 heads"),
-    pytest.param({"num_hidden_layers": 64, "num_attention_heads": 64, "num_key_value_heads": 8, "hidden_size": 5120,
-                  "head_dim": 128}, 262_144, 163_840, id="kv-012 Qwen3-32B, not hidden/heads = 80"),
-    pytest.param({"num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 16, "hidden_size": 3072,
-                  "head_dim": 256}, 458_752, 344_064, id="kv-016 UbiquitousLearning/mllm Gemma-7B"),
-    pytest.param({"num_hidden_layers": 18, "num_attention_heads": 8, "num_key_value_heads": 1, "hidden_size": 2048,
-                  "head_dim": 256}, 18_432, 147_456, id="kv-017 UbiquitousLearning/mllm Gemma-2B"),
-    pytest.param({"num_hidden_layers": 1, "num_attention_heads": 16, "num_key_value_heads": 8, "hidden_size": 3584,
-                  "head_dim": 256}, 8_192, 7_168, id="kv-071 ai-dynamo/dynamo#14431")])
+    pytest.param({LAYERS: 64, HEADS: 64, KV: 8, HIDDEN: 5120, "head_dim": 128}, 262_144, 163_840, id="kv-012 Qwen3-32B, not hidden/heads = 80"),
+    pytest.param({LAYERS: 28, HEADS: 16, KV: 16, HIDDEN: 3072, "head_dim": 256}, 458_752, 344_064, id="kv-016 UbiquitousLearning/mllm Gemma-7B"),
+    pytest.param({LAYERS: 18, HEADS: 8, KV: 1, HIDDEN: 2048, "head_dim": 256}, 18_432, 147_456, id="kv-017 UbiquitousLearning/mllm Gemma-2B"),
+    pytest.param({LAYERS: 1, HEADS: 16, KV: 8, HIDDEN: 3584, "head_dim": 256}, 8_192, 7_168, id="kv-071 ai-dynamo/dynamo#14431")])
 def test_the_keys_decide_and_not_a_guess(keys, expected, wrong):
     assert KVShape.from_hf(keys).bytes_per_token() == expected != wrong
 
 
 def test_a_window_counts_min_of_length_and_window_for_each_request():
-    """alvarobartt/hf-mem#60, #70 (kv-022, kv-024, kv-025, kv-027): sliding layers were left out, or reserved whole."""
+    """alvarobartt/hf-mem#60, #70 (kv-022, 024, 025, 027): sliding layers were left out, or reserved whole."""
     oss = shape("gpt-oss-20b")
     assert oss.bytes(128) == 6_291_456 and oss.bytes(1) == 49_152  # left out: 3145728
     assert oss.bytes([8192] * 32) == 6_543_114_240  # reserved whole: 12884901888
@@ -182,7 +181,7 @@ def test_a_window_counts_min_of_length_and_window_for_each_request():
 
 def test_a_window_of_four_holds_four_positions():
     """kv-064, kv-065: min(T, W); transformers keeps W - 1 = 3 between passes, and 10 alive in storage."""
-    one = KVShape.from_hf({"num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 16, "sliding_window": 4})
+    one = KVShape.from_hf({LAYERS: 1, HEADS: 2, "head_dim": 16, "sliding_window": 4})
     assert one.bytes(10) == 2 * 256 and one.bytes(10) not in (2 * 192, 2 * 640)
 
 
@@ -192,7 +191,7 @@ def test_k_and_v_widths_and_heads_may_differ_between_layers():
 
 
 def test_mla_holds_one_latent_without_heads_or_a_factor_two():
-    """kv-028, LMCache#694, llama.cpp#11397, hf-mem (kv-066): 124928, 62464, 4997120 and 1748992 were printed."""
+    """kv-028, kv-066 (LMCache#694, llama.cpp#11397, hf-mem): 124928, 62464, 4997120, 1748992 were printed."""
     v3 = shape("deepseek-v3")
     assert v3.bytes_per_token() == 70_272
     assert v3.as_mha().bytes_per_token() == 4_997_120  # what a cache of unpacked heads takes
@@ -250,7 +249,7 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     nested = {"num_hidden_layers": 4, "num_attention_heads": 4, "hidden_size": 32}
     assert KVShape.from_hf({outer: nested, "vision_config": vision, "hidden_size": 7}) == of()
     assert KVShape.from_hf({outer: {"text_config": nested}}) == of()
-    assert KVShape.from_hf({**nested, outer: {"model_type": "llama"}}) == of()  # it says nothing: the top level
+    assert KVShape.from_hf({**nested, outer: {"model_type": "llama"}}) == of()  # says nothing
     assert KVShape.from_hf({**nested, outer: None}) == of()
 
 
@@ -271,7 +270,7 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"sliding_window": 3, "model_type": "gemma"}, [3] * 4),
     ({"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"] * 2}, [3, "all"] * 2),
     ({"sliding_window": 3, "layer_types": ["full_attention"] * 4}, ["all"] * 4),
-    ({"sliding_window": 3, "layer_types": ["sliding_attention"] * 4, "use_sliding_window": False}, ["all"] * 4),
+    ({"sliding_window": 3, "use_sliding_window": False, "layer_types": ["sliding_attention"] * 4}, ["all"] * 4),
     ({"layer_types": None, "sliding_window": 3}, [3] * 4),
     ({"layer_types": ["linear_attention"] * 3 + ["full_attention"]}, [None] * 3 + ["all"]),
     ({"layer_types": ["mamba", "attention"] * 2, "sliding_window": 3}, [None, 3] * 2),
@@ -289,7 +288,8 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"full_attention_interval": 3}, [None, None, "all", None]),
     ({"attn_layer_period": 2, "attn_layer_offset": 0}, ["all", None] * 2),
     ({"attn_layer_period": 4, "attn_layer_offset": 2}, [None, None, "all", None]),
-    ({"attn_layer_indices": [1, 3]}, [None, "all"] * 2), ({"attn_type_list": [0, 0, 0, 1]}, [None] * 3 + ["all"]),
+    ({"attn_layer_indices": [1, 3]}, [None, "all"] * 2),
+    ({"attn_type_list": [0, 0, 0, 1]}, [None] * 3 + ["all"]),
     ({"hybrid_layer_pattern": [0, 1, 1, 0], "sliding_window": 3}, ["all", 3, 3, "all"]),
     ({"linear_attn_config": {"full_attn_layers": [1, 4]}}, ["all", None, None, "all"]),
     ({"block_types": ["recurrent", "recurrent", "attention"], "attention_window_size": 3}, [None, None, 3, None]),
@@ -318,8 +318,8 @@ def test_widths_and_heads_of_single_layers_are_read_where_keys_say_so():
 
 def test_use_mla_false_leaves_the_latent_keys_alone():
     """DeepSeek-OCR's language_config writes the MLA keys as zero and null."""
-    keys = {"use_mla": False, "kv_lora_rank": None, "qk_rope_head_dim": 0, "qk_nope_head_dim": 0, "v_head_dim": 0}
-    assert of(**keys) == of()
+    zeros = {"qk_rope_head_dim": 0, "qk_nope_head_dim": 0, "v_head_dim": 0}
+    assert of(use_mla=False, kv_lora_rank=None, **zeros) == of()
 
 
 def test_a_model_without_attention_holds_nothing_that_grows():
@@ -335,7 +335,7 @@ def test_layers_are_counted_from_the_list_where_only_the_list_is_there():
 def test_structures_that_differ_between_layers_are_all_named():
     mixed = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": [4, 1], "head_dim": 8}
     assert KVShape.from_hf(mixed).structure == "MHA+MQA"
-    assert KVShape.from_hf({"num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 8}).structure == "MHA"
+    assert KVShape.from_hf({LAYERS: 1, HEADS: 1, "head_dim": 8}).structure == "MHA"
 
 
 # --- refusals
@@ -355,7 +355,8 @@ def test_structures_that_differ_between_layers_are_all_named():
     ({"num_kv_shared_layers": 2}, ["num_hidden_layers", "num_attention_heads", "hidden_size"]),
     ({**LLAMA, "layer_types": ["sliding_attention"] * 32}, ["sliding_window"]),
     ({**LLAMA, "layer_types": ["chunked_attention"] * 32}, ["attention_chunk_size"]),
-    ({**LLAMA, "model_type": "gemma2"}, ["sliding_window"]), ({**LLAMA, "use_cla": True}, ["cla_share_factor"]),
+    ({**LLAMA, "model_type": "gemma2"}, ["sliding_window"]),
+    ({**LLAMA, "use_cla": True}, ["cla_share_factor"]),
     ({**LLAMA, "attn_layer_period": 8}, ["attn_layer_offset"]),
     ({"text_config": {"num_hidden_layers": 34}}, ["num_attention_heads", "hidden_size"])])
 def test_a_config_without_needed_keys_is_refused_and_all_of_them_are_named(config, named):
@@ -364,8 +365,7 @@ def test_a_config_without_needed_keys_is_refused_and_all_of_them_are_named(confi
     assert str(caught.value) == f"config.json lacks {', '.join(named)}, which the count of KV bytes needs"
 
 
-@pytest.mark.parametrize("key", ["num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size",
-                                 "head_dim", "sliding_window"])
+@pytest.mark.parametrize("key", [LAYERS, HEADS, KV, HIDDEN, "head_dim", "sliding_window"])
 @pytest.mark.parametrize("value", ["8", 8.0, 0, -8, True, {}, float("nan")])
 def test_a_count_of_a_wrong_type_is_refused_by_its_key(key, value):
     with pytest.raises(ValueError, match=f"^{key} must be an integer >= 1"):
@@ -400,10 +400,11 @@ def test_what_cannot_be_meant_is_refused_with_its_reason(config, words):
 # --- types of the cached values
 
 @pytest.mark.parametrize("dtype, expected", [
-    ("f32", 262_144), ("f16", 131_072), ("bf16", 131_072), ("fp8", 65_536), ("int8", 67_584), ("int4", 34_816),
+    ("f32", 262_144), ("f16", 131_072), ("bf16", 131_072), ("fp8", 65_536), ("int8", 67_584),
+    ("int4", 34_816),
     ("q8_0", 69_632), ("q5_1", 49_152), ("q5_0", 45_056), ("q4_1", 40_960), ("q4_0", 36_864)])
 def test_llama_3_8b_in_every_type(dtype, expected):
-    """kv-042, kv-043, kv-044 (vLLM's per-token-head and per-tensor kinds): codes alone would be 65536 and 32768."""
+    """kv-042, 043, 044 (vLLM's per-token-head and per-tensor kinds): codes alone would be 65536, 32768."""
     assert shape("llama-3.1-8b").bytes_per_token(dtype) == expected
 
 
@@ -417,7 +418,7 @@ def test_32_values_of_q4_0_take_18_bytes_and_not_18_bytes_each():
 
 def test_each_vector_is_packed_by_itself_and_has_its_own_scale():
     """kv-054: five 4-bit codes take 3 bytes, not 2.5."""
-    assert vector_bytes(5, "int4") == 3 + 4 and vector_bytes(5, "int8") == 5 + 4 and vector_bytes(5, "fp8") == 5
+    assert [vector_bytes(5, dtype) for dtype in ("int4", "int8", "fp8")] == [3 + 4, 5 + 4, 5]
     assert of(num_key_value_heads=2, head_dim=5).bytes_per_token("int4") == 4 * 2 * 2 * 7
     assert [vector_bytes(0, dtype) for dtype in DTYPES] == [0] * len(DTYPES)
 
@@ -446,7 +447,7 @@ def test_ranks_split_kv_heads_and_copy_them_when_there_are_more_ranks(tp, heads)
 
 @pytest.mark.parametrize("keys, tp, words", [
     (LLAMA, 3, "tp must divide the query heads"), (LLAMA, 64, "tp must divide the query heads"),
-    ({**LLAMA, "num_attention_heads": 24, "num_key_value_heads": 6, "head_dim": 8}, 4, "multiple of, the 6 KV heads"),
+    ({**LLAMA, HEADS: 24, KV: 6, "head_dim": 8}, 4, "multiple of, the 6 KV heads"),
     (MLA, 3, "tp must divide the query heads"),
     ({"num_hidden_layers": 1, "kv_lora_rank": 8, "qk_rope_head_dim": 8}, 2, "num_attention_heads is missing"),
     (LLAMA, 0, "tp must be an integer >= 1"), (LLAMA, 2.0, "tp must be an integer >= 1"),
@@ -487,7 +488,8 @@ def test_a_plain_model_counts_to_the_plain_formula(n_layer, n_kv_head, group, he
     formula = {"n_layer": n_layer, "n_kv_head": n_kv_head, "head_dim": head_dim, "lengths": lengths}
     assert plain.bytes(lengths) == kv_cache_bytes(**formula)
     assert plain.bytes(lengths, "f32") == kv_cache_bytes(**formula, bytes_per_value=4)
-    assert all(plain.bytes(lengths, tp=tp) * tp >= plain.bytes(lengths) for tp in (1, n_kv_head, n_kv_head * group))
+    for tp in (1, n_kv_head, n_kv_head * group):
+        assert plain.bytes(lengths, tp=tp) * tp == plain.bytes(lengths) * max(1, tp // n_kv_head)
 
 
 @LAWS

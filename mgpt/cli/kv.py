@@ -21,7 +21,7 @@ def arguments(parser):
     parser.add_argument("--requests", metavar="N", default="1", help="requests of T tokens (1)")
     parser.add_argument("--dtype", default="f16", help=f"type of the cached values (f16): {' '.join(DTYPES)}")
     parser.add_argument("--tp", metavar="N", default="1", help="tensor-parallel ranks; bytes of one (1)")
-    parser.add_argument("--budget", metavar="SIZE", help="memory for KV (on a rank): 24GiB, 512MiB, 24GB, bytes")
+    parser.add_argument("--budget", metavar="SIZE", help="memory for KV (a rank's): 24GiB, 24GB or bytes")
 
 
 def whole(name, text, at_least):
