@@ -25,7 +25,7 @@ N_CLOSEST = 5
 
 def arguments(parser):
     parser.add_argument("--hard", action="store_true",
-                        help="192 policies of 7 items and 4 updates (1,344 questions) instead of 64 of 4 and 2 (256)")
+                        help="192 policies of 7 items and 4 updates, 1,344 questions, instead of 64 of 4 and 2, 256")
 
 
 def run(args):
@@ -38,22 +38,28 @@ def run(args):
     if args.json:
         print_json({"set": "hard" if args.hard else "ordinary", "near_tie_below": NEAR_TIE, "rows": rows})
         return
-    columns = ("name", "right", "questions", "accuracy", "changed", "stale", "smallest_margin", "weight_nbytes",
-               "kv_nbytes")
-    shown = [{**row, "accuracy": f"{row['accuracy']:.1%}", "smallest_margin": f"{row['smallest_margin']:.3f}"}
+    columns = ("name", "right", "questions", "accuracy", "changed", "stale", "smallest_margin",
+               "weight_nbytes", "kv_nbytes")
+    shown = [{**row, "accuracy": f"{row['accuracy']:.2%}", "smallest_margin": f"{row['smallest_margin']:.3f}"}
              for row in rows]
     print(table([[row[column] for column in columns] for row in shown], columns))
+    print(f"\nThe closest decisions of {rows[0]['name']} (margin in logits, answer, question); "
+          f"{rows[0]['near_ties']} below {NEAR_TIE:g}:")
+    for near in rows[0]["closest"]:
+        print(f"{near['margin']:.3f}  {near['answer']}  {near['prompt']}")
 
 
 def measure(asked):
     """Yields (row, number of rows) for every way of running MG-2 over the questions `asked`, float64 first.
 
-    A row is a dict of plain values: name, accuracy, changed (answers that differ from float64's), nbytes
-    (weight_nbytes, with scales, + kv_nbytes, of one question's positions), right and stale answers, accuracy on
-    updated and untouched items, and the questions that were decided most closely.
+    A row is a dict of plain values: name, accuracy, changed (answers that differ from float64's), nbytes (the sum
+    of weight_nbytes, with scales, and kv_nbytes, of one question's positions; None without a cache), right and
+    stale answers, accuracy on updated and untouched items, and the questions that were decided most closely.
     """
     params, config, tokenizer = load_mg2()
-    ways = _ways(params, config, [tokenizer.encode(q.prompt) for q in questions("calibration", hard=True)[::7]])
+    # One prompt of each calibration policy fixes the scales of a head or channel.
+    calibration = {q.policy: tokenizer.encode(q.prompt) for q in questions("calibration", hard=True)}
+    ways = _ways(params, config, list(calibration.values()))
     prompt = np.array([tokenizer.encode(asked[0].prompt + asked[0].answer)[:-1]])
     reference = None
     for name, used, weight_nbytes, make_cache, how in ways:
@@ -105,8 +111,7 @@ def _ways(params, config, calibration_ids):
         with_cache("float32", single, _nbytes(single), functools.partial(plain, np.float32)),
     ]
     for (bits, per), (used, nbytes) in weights.items():
-        name = f"weights int{bits} per {per if isinstance(per, str) else f'group of {per}'}"
-        ways.append(with_cache(name, used, nbytes, float64))
+        ways.append(with_cache(_weights_name(bits, per), used, nbytes, float64))
     calibration = KVCache(config, len(calibration_ids[0]), batch=len(calibration_ids))
     forward(params, config, np.array(calibration_ids), calibration, last_only=True)
     for bits in (8, 4):
@@ -118,13 +123,17 @@ def _ways(params, config, calibration_ids):
     ways.append(with_cache("K int4 per vector, V float64", params, full, vector[4, None]))
     ways.append(with_cache("K float64, V int4 per vector", params, full, vector[None, 4]))
     for bits, per in ((8, "row"), (4, 32)):
-        name = f"weights int{bits} per {per if isinstance(per, str) else f'group of {per}'} + KV int{bits} per vector"
+        name = f"{_weights_name(bits, per)} + KV int{bits} per vector"
         ways.append(with_cache(name, *weights[bits, per], vector[bits]))
     return ways
 
 
+def _weights_name(bits, per):
+    return f"weights int{bits} per {per if isinstance(per, str) else f'group of {per}'}"
+
+
 def _prefix_shared(params, config):
-    """answer(prompt_ids) for `evaluate`, over one pool: whole blocks of an earlier prompt's beginning are reused."""
+    """answer(prompt_ids) for `evaluate`, over one pool: whole blocks of earlier prompts' beginnings are reused."""
     pool = BlockPool(64, BLOCK_SIZE)
     prefixes = PrefixCache(pool, model_key="mg2")
 
