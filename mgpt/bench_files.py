@@ -20,9 +20,10 @@ An answer that was not streamed is one chunk, at its end: its TTFT is its e2e la
 import json
 from typing import NamedTuple
 
-from mgpt.validate import finite
+from mgpt.validate import finite, one_of
 
 MS = {"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1000, "sec": 1000}
+TEXT = ("content", "reasoning_content", "tool_calls", "text")  # one of these makes a response carry tokens
 
 
 class Seen(NamedTuple):
@@ -56,10 +57,10 @@ class Seen(NamedTuple):
 def serving(document):
     """vLLM's and SGLang's parallel lists."""
     columns = [document[key] for key in ("ttfts", "itls", "output_lens", "errors")]
-    starts = document.get("start_times") or [None] * len(columns[0])
-    if len({len(column) for column in [*columns, starts]}) != 1:
+    columns.append(document.get("start_times") or [None] * len(columns[0]))
+    if len(set(map(len, columns))) != 1:
         raise ValueError("ttfts, itls, output_lens, errors and start_times differ in length")
-    for i, (ttft, itls, n, error, start) in enumerate(zip(*columns, starts)):
+    for i, (ttft, itls, n, error, start) in enumerate(zip(*columns)):
         offsets = []
         if finite(f"ttfts[{i}]", ttft, at_least=0) > 0:  # 0.0 = no token was ever seen
             offsets = _running(f"ttfts, itls [{i}]", [ttft, *itls], 1000)
@@ -73,9 +74,9 @@ def aiperf(record):
     if metadata.get("benchmark_phase", "profiling") != "profiling":
         return
 
-    def running(value):
-        values = value["value"] if isinstance(value["value"], list) else [value["value"]]
-        return _running(f"metrics in {value['unit']}", values, MS[value["unit"]])
+    def running(metric):
+        values = metric["value"] if isinstance(metric["value"], list) else [metric["value"]]
+        return _running("a time", values, MS[one_of("unit", metric["unit"], MS)])
 
     first, gaps = _first(metrics, "time_to_first_token", "ttft"), metrics.get("inter_chunk_latency")
     offsets = running(first) if first else []
@@ -97,15 +98,17 @@ def perf_analyzer(document):
     for e, experiment in enumerate(document["experiments"]):
         for i, request in enumerate(experiment["requests"]):
             start, times = _stamp("timestamp", request["timestamp"]), request["response_timestamps"]
+            if len(times) != len(request["response_outputs"]):
+                raise ValueError(f"request {i}: response_timestamps and response_outputs differ in length")
             offsets, counts, usage, error = [], [], None, None
-            for t, output in zip(times, request["response_outputs"], strict=True):
+            for t, output in zip(times, request["response_outputs"]):
                 count, said, failure = _response(output)
                 usage, error = said or usage, error or failure
                 if count:
                     offsets.append((_stamp("response_timestamps", t) - start) * MS["ns"])
                     counts.append(count)
-            n = _count("completion_tokens", usage or sum(counts))
-            yield f"experiment {e}, request {i}", Seen(start, MS["ns"], offsets, n, error, None, counts)
+            seen = Seen(start, MS["ns"], offsets, _count("usage", usage or sum(counts)), error, None, counts)
+            yield f"experiment {e}, request {i}", seen
 
 
 def guidellm(document):
@@ -151,7 +154,7 @@ def _stamp(name, value):
 
 
 def _count(name, value):
-    if not finite(name, value, at_least=0).is_integer():
+    if finite(name, value, at_least=0) % 1:
         raise ValueError(f"{name} must be a whole number of tokens, got {value!r}")
     return int(value)
 
@@ -171,15 +174,14 @@ def _response(output):
     """(tokens, completion_tokens of a usage or None, error or None) of one response of Perf Analyzer."""
     if "output_ids" in output:
         ids = output["output_ids"]
-        return (len(ids) if isinstance(ids, list) else int(isinstance(ids, int))), None, None
+        return len(ids) if isinstance(ids, list) else int(isinstance(ids, int)), None, None
     if "text_output" in output:
         return int(bool(output["text_output"])), None, None
     count, usage, error = 0, None, None
     for data in _events(output["response"]):
         choice = (data.get("choices") or [{}])[0]
         body = choice.get("delta") or choice.get("message") or choice
-        fields = ("content", "reasoning_content", "tool_calls", "text")
-        count += bool(data.get("text_output") or any(body.get(field) for field in fields))
+        count += bool(data.get("text_output") or any(map(body.get, TEXT)))
         usage = (data.get("usage") or {}).get("completion_tokens") or usage
         error = _message(data.get("error")) or error
     return count, usage, error
@@ -192,9 +194,9 @@ def _events(text):
     events = []
     for line in text.splitlines():
         event = line.strip().removeprefix("data:").strip()
-        if event.startswith("{"):  # not empty, [DONE], a comment or another field
-            try:
+        try:
+            if event.startswith("{"):  # not empty, [DONE], a comment or another field
                 events.append(json.loads(event))
-            except json.JSONDecodeError:  # a chunk that came in pieces: its first piece stands for it
-                events.append({"text_output": event})
+        except json.JSONDecodeError:  # a chunk that came in pieces: its first piece stands for it
+            events.append({"text_output": event})
     return events

@@ -69,7 +69,7 @@ class RequestTrace:
         if self.started is not None:
             started = _forward(before, [("started", self.started)])[0]
             if self._times and started > self._times[0]:
-                raise ValueError(f"started must not be after the first token, {self._times[0]}, got {started}")
+                raise ValueError(f"started must not be after the first token {self._times[0]}, got {started}")
             object.__setattr__(self, "started", started)
 
     @property

@@ -92,10 +92,10 @@ def _json(text):
             unknown = sorted(set(document) - set(ARGUMENTS))
             if unknown:
                 raise ValueError(f"{place}: unknown {', '.join(unknown)}; allowed are {', '.join(ARGUMENTS)}")
-            yield place, {key: value for key, value in document.items() if value is not None}
+            yield place, {key: v for key, v in document.items() if v is not None or key == "arrival"}
         else:
             raise ValueError(f"{place}: no trace (arrival is missing) and no result file with each request"
-                             " (vLLM: --save-detailed, SGLang: --output-details, AIPerf: profile_export.jsonl):"
+                             " (vLLM --save-detailed, SGLang --output-details, AIPerf profile_export.jsonl);"
                              f" its keys are {', '.join(list(document)[:8]) or 'none'}")
     origin = min((request.start for _, request in seen if request.start is not None), default=0)
     for place, request in seen:
@@ -111,7 +111,9 @@ def _documents(text):
         if len(lines) == 1 or not _parses(lines[0][1]):
             raise ValueError(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from None
     else:
-        return [(f"item {i}", item) for i, item in enumerate(whole if isinstance(whole, list) else [whole])]
+        if isinstance(whole, list):
+            return [(f"item {i}", item) for i, item in enumerate(whole)]
+        return [(f"line {lines[0][0]}", whole)]
     documents = []
     for i, line in lines:
         try:
@@ -133,8 +135,8 @@ def _read(reader, place, document):
     try:
         return list(reader(document))
     except KeyError as error:
-        raise ValueError(f"{place}: {error} is missing ({reader.__name__} result)") from None
+        raise ValueError(f"{place}: a result of {reader.__name__} with {error} missing") from None
     except (AttributeError, IndexError, OverflowError, TypeError) as error:
-        raise ValueError(f"{place}: not the shape of a {reader.__name__} result: {error}") from None
+        raise ValueError(f"{place}: not the shape of a result of {reader.__name__}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None

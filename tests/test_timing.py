@@ -1,4 +1,4 @@
-"""Times of a request, and reports that drop nobody.  Times of the cases taken from tools are in seconds, as there."""
+"""Times of a request, and reports that drop nobody.  Times of cases from tools are in seconds, as there."""
 
 import math
 from fractions import Fraction
@@ -20,7 +20,7 @@ def sent(ttft, gap, n, arrival=0.0, **more):
     return RequestTrace(arrival, [arrival + ttft + gap * i for i in range(n)], **more)
 
 
-# One trace ------------------------------------------------------------------------------------------------------
+# One trace ----------------------------------------------------------------------------------------
 
 def test_example_30_2():
     trace = RequestTrace(0, [150, 190, 235, 270], started=30)
@@ -45,16 +45,17 @@ def test_integers_stay_integers_and_exact():
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int32, Fraction], ids=lambda kind: kind.__name__)
 def test_numbers_of_other_kinds_become_python_numbers(kind):
-    trace = RequestTrace(kind(10), np.array([110, 160]) if kind is np.int32 else [kind(110), kind(160)], started=kind(20))
-    for value in (trace.arrival, trace.ttft, trace.tpot, trace.e2e, trace.mean_time_per_output, trace.queue_time,
-                  *trace.gaps, *trace.token_times):
-        assert type(value) in (int, float)
+    times = np.array([110, 160]) if kind is np.int32 else [kind(110), kind(160)]
+    trace = RequestTrace(kind(10), times, started=kind(20))
+    for name in ("arrival", "ttft", "tpot", "e2e", "mean_time_per_output", "queue_time"):
+        assert type(getattr(trace, name)) in (int, float)
+    assert {type(value) for value in (*trace.gaps, *trace.token_times)} <= {int, float}
     assert (trace.ttft, trace.gaps, trace.tpot, trace.queue_time) == (100, [50], 50, 10)
 
 
 @pytest.mark.parametrize("trace", [
-    RequestTrace(5), RequestTrace(5, []), RequestTrace(5, chunks=[]), RequestTrace(5, chunks=[(6, 0), (7, 0)]),
-    RequestTrace(5, error="503"), RequestTrace(5, [], error=""),
+    RequestTrace(5), RequestTrace(5, []), RequestTrace(5, chunks=[]),
+    RequestTrace(5, chunks=[(6, 0), (7, 0)]), RequestTrace(5, error="503"), RequestTrace(5, [], error=""),
 ], ids=["nothing", "empty", "no chunk", "chunks without tokens", "error", "transport said OK"])
 def test_zero_tokens_are_a_failed_request_without_any_measure(trace):
     assert trace.failed and trace.n_tokens == 0
@@ -115,16 +116,21 @@ def test_a_span_has_no_gaps_but_a_tpot(n):
     ({"arrival": "5"}, "arrival"), ({"arrival": True}, "arrival"), ({"arrival": 10**400}, "arrival"),
     ({"arrival": 1j}, "arrival"),
     ({"token_times": [1, math.nan]}, r"token_times\[1\]"), ({"token_times": [math.nan]}, r"token_times\[0\]"),
-    ({"token_times": [1, 2, math.inf]}, r"token_times\[2\]"), ({"token_times": [1, -math.inf]}, r"token_times\[1\]"),
-    ({"token_times": [1, 3, 2]}, r"token_times\[2\]"), ({"arrival": 5, "token_times": [4]}, r"token_times\[0\]"),
+    ({"token_times": [1, 2, math.inf]}, r"token_times\[2\]"),
+    ({"token_times": [1, -math.inf]}, r"token_times\[1\]"),
+    ({"token_times": [1, 3, 2]}, r"token_times\[2\]"),
+    ({"arrival": 5, "token_times": [4]}, r"token_times\[0\]"),
     ({"token_times": [1, "2"]}, r"token_times\[1\]"), ({"token_times": [False]}, r"token_times\[0\]"),
-    ({"token_times": "12"}, "token_times"), ({"token_times": 5}, "token_times"), ({"token_times": b"1"}, "token_times"),
+    ({"token_times": "12"}, "token_times"), ({"token_times": 5}, "token_times"),
+    ({"token_times": b"1"}, "token_times"),
     ({"token_times": {1, 2}}, "token_times"), ({"token_times": None}, "token_times"),
     ({"token_times": np.array(3.0)}, "token_times"), ({"token_times": np.zeros((2, 2))}, r"token_times\[0\]"),
     ({"chunks": [(1, 1), (0.5, 1)]}, r"chunks\[1\]"), ({"chunks": [(math.nan, 1)]}, r"chunks\[0\]"),
-    ({"arrival": 5, "chunks": [(4, 0), (6, 1)]}, r"chunks\[0\]"), ({"chunks": [(1, 1), (9, 0), (2, 1)]}, r"chunks\[2\]"),
+    ({"arrival": 5, "chunks": [(4, 0), (6, 1)]}, r"chunks\[0\]"),
+    ({"chunks": [(1, 1), (9, 0), (2, 1)]}, r"chunks\[2\]"),
     ({"chunks": [(1, -1)]}, r"chunks\[0\]\[1\]"), ({"chunks": [(1, 1.0)]}, r"chunks\[0\]\[1\]"),
-    ({"chunks": [(1, True)]}, r"chunks\[0\]\[1\]"), ({"chunks": [1]}, r"chunks\[0\]"), ({"chunks": 3}, "chunks"),
+    ({"chunks": [(1, True)]}, r"chunks\[0\]\[1\]"), ({"chunks": [1]}, r"chunks\[0\]"),
+    ({"chunks": 3}, "chunks"),
     ({"chunks": [(1, 2, 3)]}, r"chunks\[0\]"),
     ({"token_times": [1], "chunks": [(1, 1)]}, "only one"), ({"token_times": [1], "chunks": []}, "only one"),
     ({"span": (1, 2, 3), "chunks": [(1, 1)]}, "only one"),
@@ -152,10 +158,10 @@ def test_a_trace_cannot_be_changed():
         RequestTrace(0, [1]).arrival = 5
 
 
-# Answers that tools gave, and the traps among them ---------------------------------------------------------------
+# Answers that tools gave, and the traps among them ------------------------------------------------
 
 def test_met_001_tpot_divides_by_the_gaps_not_by_the_tokens():
-    """vllm, sglang calculate_metrics: 66.7 ms.  Over n it would be 50; guidellm, the TGI router and llmperf say 75."""
+    """vllm, sglang calculate_metrics: 66.7 ms.  Over n: 50; guidellm, the TGI router, llmperf: 75."""
     trace = RequestTrace(0.0, [0.1, 0.15, 0.21, 0.3])
     assert trace.ttft == 0.1 and trace.n_tokens == 4 and trace.e2e == 0.3
     assert trace.gaps == pytest.approx([0.05, 0.06, 0.09], abs=1e-15)
@@ -166,7 +172,7 @@ def test_met_001_tpot_divides_by_the_gaps_not_by_the_tokens():
 
 
 def test_met_002_the_tpot_of_one_token_is_missing():
-    """vllm bench all_tpots, sglang goodput and the vLLM server metric say 0.0; MLPerf loadgen -(latency - ttft)."""
+    """vllm bench all_tpots, sglang goodput and the vLLM server metric say 0.0; loadgen -(latency - ttft)."""
     trace = RequestTrace(0.1, [0.2])
     assert trace.gaps == [] and trace.tpot is None
     assert trace.ttft == trace.e2e == pytest.approx(0.1, abs=1e-15)
@@ -176,7 +182,7 @@ def test_met_002_the_tpot_of_one_token_is_missing():
 
 
 def test_met_004_a_tpot_limit_does_not_apply_to_one_token():
-    """vLLM, SGLang: good, because its TPOT is 0; AIPerf: not good.  Here: good by its other limits, and counted."""
+    """vLLM, SGLang: good, because its TPOT is 0; AIPerf: not good.  Here: good by its other limits."""
     one = RequestTrace(0.1, [0.2])
     report = summarize([one], slo={"ttft": 0.15, "tpot": 0.001})
     assert (report.goodput, report.n, report.n_without_tpot) == (1.0, 1, 1)
@@ -192,7 +198,7 @@ def test_met_005_no_sample_has_no_statistics():
 
 
 def test_met_007_an_answer_without_a_token_is_a_failed_request():
-    """sglang async_request_openai_completions: success, ttft 0.0 and the requested 16 tokens; totals 20 and 0.05."""
+    """sglang async_request_openai_completions: success, ttft 0.0, 16 requested tokens; totals 20, 0.05."""
     silent = RequestTrace(0, chunks=[(0.1, 0), (0.2, 0)])
     good = RequestTrace(0, [0.1, 0.15, 0.21, 0.3])
     assert silent.failed and silent.ttft is None and silent.n_tokens == 0
@@ -217,7 +223,7 @@ def test_met_011_a_role_only_chunk_is_no_chunk():
 
 
 def test_met_013_tokens_of_one_chunk_have_no_gaps_of_their_own():
-    """vllm-project/vllm#42661 (review): [0.1] is a chunk gap; with equal time stamps it would be 0, 0, 0.1."""
+    """vllm-project/vllm#42661 (review): [0.1] is a chunk gap; with equal stamps it would be 0, 0, 0.1."""
     trace = RequestTrace(0.0, chunks=[(0.1, 3), (0.2, 1)])
     assert (trace.ttft, trace.n_tokens, trace.gaps, trace.chunk_gaps) == (0.1, 4, None, [0.1])
     assert trace.tpot == pytest.approx(0.03333333333333333, abs=1e-15)
@@ -231,7 +237,7 @@ def test_met_015_a_failed_request_divides_nothing_by_its_zero_latency():
 
 
 def test_met_017_guidellm_names_e2e_over_n_time_per_output_token():
-    """vllm-project/guidellm#1144, #1145: its inter_token_latency is TPOT, its time_per_output_token is not."""
+    """vllm-project/guidellm#1144, #1145: its inter_token_latency is TPOT, its time_per_output_token not."""
     trace = RequestTrace(0.0, [0.1, 0.15, 0.21, 0.3])
     assert trace.tpot == pytest.approx(0.06666666666666667, abs=1e-15)
     assert trace.mean_time_per_output == pytest.approx(0.075, abs=1e-15)
@@ -253,7 +259,7 @@ def test_met_023_failed_requests_are_no_fast_samples():
 
 
 def test_met_024_a_server_that_refuses_load_does_not_look_good():
-    """ai-dynamo/aiperf#688, SemiAnalysisAI/InferenceX#357, vllm-project/vllm#26478: errors dropped from the count."""
+    """ai-dynamo/aiperf#688, SemiAnalysisAI/InferenceX#357, vllm-project/vllm#26478: errors dropped."""
     report = summarize([sent(10, 1, 3)] * 6 + [RequestTrace(0, error="503")] * 250, slo={"ttft": 100})
     assert report.failure_rate == 0.9765625
     assert report.ttft.count == 6
@@ -305,7 +311,7 @@ def test_met_037_one_token_has_an_empty_list_of_gaps():
     assert summarize([RequestTrace(0, [5])]).gap == NONE
 
 
-# Reports ---------------------------------------------------------------------------------------------------------
+# Reports ------------------------------------------------------------------------------------------
 
 def test_a_report_of_nothing():
     assert summarize([], slo={"ttft": 1}) == Report(0, 0, NONE, NONE, NONE, NONE, NONE, None, 0, 0, "ms")
@@ -334,8 +340,9 @@ def test_a_report_counts_everybody():
 
 def test_limits_are_inclusive_and_all_of_them_hold():
     trace = RequestTrace(0, [150, 190, 235, 270])
-    for limits, good in [({"ttft": 150}, 1), ({"ttft": 149.99}, 0), ({"tpot": 40}, 1), ({"tpot": 39}, 0), ({"e2e": 270}, 1),
-                         ({"e2e": 269}, 0), ({"ttft": 150, "tpot": 39}, 0), ({"ttft": 150, "tpot": 40, "e2e": 270}, 1)]:
+    for limits, good in [({"ttft": 150}, 1), ({"ttft": 149.99}, 0), ({"tpot": 40}, 1), ({"tpot": 39}, 0),
+                         ({"e2e": 270}, 1), ({"e2e": 269}, 0), ({"ttft": 150, "tpot": 39}, 0),
+                         ({"ttft": 150, "tpot": 40, "e2e": 270}, 1)]:
         assert summarize([trace], slo=limits).goodput == good
     assert summarize([RequestTrace(0, [0, 0])], slo={"ttft": 0, "tpot": 0, "e2e": 0}).goodput == 1.0
 
@@ -352,8 +359,9 @@ def test_a_failed_request_is_never_good_and_has_no_part_in_n_without_tpot(error)
 
 
 @pytest.mark.parametrize(("slo", "named"), [
-    ({"itl": 5}, "slo key"), ({"ttft": -1}, "ttft"), ({"tpot": math.nan}, "tpot"), ({"e2e": "5"}, "e2e"), ({"ttft": None}, "ttft"),
-    ({"ttft": math.inf}, "ttft"), ({"ttft": True}, "ttft"), (5, "slo"), ([("ttft", 5)], "slo"), ("ttft=5", "slo"),
+    ({"itl": 5}, "slo key"), ({"ttft": -1}, "ttft"), ({"tpot": math.nan}, "tpot"), ({"e2e": "5"}, "e2e"),
+    ({"ttft": None}, "ttft"), ({"ttft": math.inf}, "ttft"), ({"ttft": True}, "ttft"), (5, "slo"),
+    ([("ttft", 5)], "slo"), ("ttft=5", "slo"),
 ])
 def test_bad_limits_are_refused_also_for_an_empty_report(slo, named):
     for traces in ([], [sent(1, 1, 2)]):
@@ -361,7 +369,10 @@ def test_bad_limits_are_refused_also_for_an_empty_report(slo, named):
             summarize(traces, slo=slo)
 
 
-@pytest.mark.parametrize("traces", [[RequestTrace(0, [1]), {"arrival": 0}], [[1, 2]], 5, None, RequestTrace(0, [1])])
+ONE = RequestTrace(0, [1])
+
+
+@pytest.mark.parametrize("traces", [[ONE, {"arrival": 0}], [[1, 2]], 5, None, ONE])
 def test_only_traces_are_summarized(traces):
     with pytest.raises(ValueError, match="traces"):
         summarize(traces)
@@ -383,7 +394,7 @@ def test_a_report_holds_python_numbers_alone():
     assert "np." not in repr(report)
 
 
-# Laws ------------------------------------------------------------------------------------------------------------
+# Laws ---------------------------------------------------------------------------------------------
 
 arrivals = st.integers(-10**6, 10**6)
 waits = st.lists(st.integers(0, 10**6), min_size=1, max_size=30)

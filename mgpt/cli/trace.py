@@ -1,4 +1,4 @@
-"""`mgpt trace FILE`: TTFT, gaps, TPOT, e2e latency and goodput of a real trace; failed requests stand beside them."""
+"""`mgpt trace FILE`: TTFT, gaps, TPOT, e2e latency and goodput of a trace, failed requests beside them."""
 
 from dataclasses import asdict
 
@@ -11,8 +11,10 @@ NAMES = {"ttft": "TTFT", "tpot": "TPOT", "gap": "gap", "e2e": "e2e latency", "pa
 
 
 def arguments(parser):
-    parser.add_argument("file", metavar="FILE", help="CSV, JSONL, or a result of vLLM, SGLang, GenAI-Perf, guidellm")
-    parser.add_argument("--slo", metavar="ttft=500,tpot=50", help="limits for the goodput: any of ttft, tpot, e2e")
+    parser.add_argument("file", metavar="FILE",
+                        help="CSV, JSONL, or a result file of vLLM, SGLang, AIPerf, GenAI-Perf or guidellm")
+    parser.add_argument("--slo", metavar="ttft=500,tpot=50",
+                        help="limits for the goodput: any of ttft, tpot, e2e")
 
 
 def run(args):
@@ -49,7 +51,7 @@ def run(args):
 
 
 def parse_slo(text):
-    """{"ttft": 500.0, …} of "ttft=500,…".  ValueError for anything else; `summarize` checks names and ranges."""
+    """{"ttft": 500.0, …} of "ttft=500,…".  ValueError for another form; `summarize` checks names, values."""
     slo = {}
     for part in text.split(","):
         key, equals, limit = (piece.strip() for piece in part.partition("="))
@@ -65,7 +67,8 @@ def parse_slo(text):
 
 def _request(trace):
     if trace.failed:
-        after = f" after {_many(trace.n_tokens, 'token')}, TTFT {_number(trace.ttft)}" if trace.n_tokens else ""
+        seen = trace.n_tokens > 0
+        after = f" after {_many(trace.n_tokens, 'token')}, TTFT {_number(trace.ttft)}" if seen else ""
         return f"failed{after}: {' '.join((trace.error or 'no token came').split())[:80]}"
     gaps = "-" if not trace.gaps else " ".join(map(_number, trace.gaps[:FEW]))
     if trace.gaps and len(trace.gaps) > FEW:
