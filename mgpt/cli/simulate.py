@@ -207,7 +207,7 @@ def _words(entry):
         return entry.state
     work = f"{entry.start}:{entry.start + entry.inputs}" if entry.inputs else "nothing yet"
     sampled = f", output {entry.outputs}" if entry.sampled else ""
-    return f"{entry.state} {work}{sampled}; {entry.positions} positions, {entry.blocks} blocks"
+    return f"{entry.state} {work}{sampled}; positions {entry.positions}, KV blocks {entry.blocks}"
 
 
 def _shared(row):
