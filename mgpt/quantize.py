@@ -149,8 +149,8 @@ def quantize_params(params, bits, per="tensor", include_embeddings=False):
 
     params: dicts and lists of arrays, as `init_params` makes them; it is not changed, and every array comes
     back in its own dtype.  per: one float32 absmax scale a "tensor", a "row" (each index of all axes but the
-    last), or a group of so many values along the last axis.  Arrays of one axis, or without floats, stay as they
-    are; so do "embed" and "head" (a head of its own is an embedding) unless include_embeddings.
+    last), or a group of so many values along the last axis.  Arrays of one axis, or without floats, stay as
+    they are; so do "embed" and "head" (a head of its own is an embedding) unless include_embeddings.
     nbytes: packed codes and scales of what is quantized, and what stays in its own dtype.
     """
     largest_code(bits)

@@ -1,6 +1,6 @@
 """The quantized cache's law: logits are those of a plain cache over the values that the codes stand for.
 
-`CodedRows` is the other side: a plain KVCache whose rows are first sent through codes by formulas written here.
+`CodedRows` is the other side: a plain KVCache whose rows first go through codes by formulas written here.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ VARIANTS = [(bits, per) for bits in (8, 4, None, (8, 4), (None, 4), (4, None))
 
 
 def model(seed=0, **changes):
-    shape = dict(vocab_size=23, max_seq_len=40, n_layer=2, n_head=4, n_kv_head=2, head_dim=6, n_embd=12, n_inner=8)
-    config = GPTConfig(**{**shape, **changes})
+    shape = dict(n_layer=2, n_head=4, n_kv_head=2, head_dim=6)
+    config = GPTConfig(vocab_size=23, max_seq_len=40, n_embd=12, n_inner=8, **{**shape, **changes})
     return config, init_params(config, np.random.default_rng(seed))
 
 
@@ -72,7 +72,8 @@ def test_logits_are_those_of_a_plain_cache_over_the_values_that_the_codes_stand_
     config, params = model()
     ids = np.random.default_rng(1).integers(0, 23, 16)
     # Calibrated on other positions, so that some of the values exceed fixed scales and clip.
-    scales = calibrate_scales(config, [filled(config, params, [3, 1, 4]), filled(config, params, [1, 5])], bits, per)
+    others = [filled(config, params, [3, 1, 4]), filled(config, params, [1, 5])]
+    scales = calibrate_scales(config, others, bits, per)
     expected = forward(params, config, ids, CodedRows(config, 16, bits, scales))
     for cuts in ([], [9], [1, 2, 10, 15]):
         cache = QuantizedKVCache(config, 16, bits, per, scales=scales, keep_values=keep_values)
@@ -85,11 +86,11 @@ def test_logits_are_those_of_a_plain_cache_over_the_values_that_the_codes_stand_
 @given(st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]), st.sampled_from([2, 4, 10]), st.booleans(),
        st.sampled_from([8, 4, (8, 4), (4, None)]), st.lists(st.integers(0, 22), min_size=2, max_size=12),
        st.lists(st.integers(1, 11), max_size=3), st.integers(0, 12), st.booleans())
-def test_the_law_for_any_shape_chunking_and_truncation(heads, width, tied, bits, ids, cuts, kept, keep_values):
+def test_the_law_for_any_shape_chunking_and_truncation(heads, width, tied, bits, ids, cuts, kept, keep):
     config, params = model(n_head=heads[0], n_kv_head=heads[1], head_dim=width, tie_embeddings=tied)
     cuts = sorted({cut for cut in cuts if cut < len(ids)})
     expected = forward(params, config, np.array(ids), CodedRows(config, len(ids), bits, (None, None)))
-    cache = QuantizedKVCache(config, len(ids), bits, keep_values=keep_values)
+    cache = QuantizedKVCache(config, len(ids), bits, keep_values=keep)
     equal(in_chunks(params, config, ids, cache, cuts), expected)
     kept = min(kept, len(ids) - 1)
     cache.truncate(kept)
@@ -100,13 +101,14 @@ def test_the_law_for_any_shape_chunking_and_truncation(heads, width, tied, bits,
 def test_generated_tokens_and_logits_are_those_of_the_plain_cache_over_the_same_values():
     config, params = model()
     plain = generate_cached(params, config, [1, 2, 3], 8, cache=CodedRows(config, 10, 4, (None, None)))
-    quantized = generate_cached(params, config, [1, 2, 3], 8, cache=QuantizedKVCache(config, 10, 4), chunk_size=2)
+    cache = QuantizedKVCache(config, 10, 4)
+    quantized = generate_cached(params, config, [1, 2, 3], 8, cache=cache, chunk_size=2)
     assert quantized.tokens == plain.tokens and quantized.cache_len == 10
     equal(np.array(quantized.logits), np.array(plain.logits))
 
 
 def test_trap_quantizing_only_what_earlier_passes_wrote():
-    """A pass also reads its own new rows as codes; with exact new rows, logits would depend on the chunking."""
+    """A pass also reads its own new rows as codes: with exact ones, logits would depend on the chunking."""
     config, params = model()
     ids = np.arange(8)
 
@@ -155,9 +157,9 @@ def test_each_sequence_of_a_batch_equals_the_sequence_alone():
 def test_bytes_a_token_of_llama_3_1_8b_with_a_float32_scale_for_each_vector(bits, nbytes):
     """kv-042, kv-043: vLLM's int8 and int4 per token and head, (128 + 128) + 2 · 4 bytes a head and layer.
 
-    The codes alone would be 65,536 and 32,768.  float64 is 2 · 32 · 8 · 128 · 8; the pairs are halves of each.
+    The codes alone would be 65,536 and 32,768.  float64 is 2 · 32 · 8 · 128 · 8; a pair is half of each.
     """
-    llama = GPTConfig(vocab_size=9, max_seq_len=9, n_layer=32, n_head=32, n_kv_head=8, head_dim=128, n_embd=4, n_inner=4)
+    llama, _ = model(n_layer=32, n_head=32, n_kv_head=8, head_dim=128)
     cache = QuantizedKVCache(llama, 3, bits, keep_values=False)
     assert (cache.nbytes, cache.capacity_nbytes) == (0, 3 * nbytes)
     cache.advance(2)
@@ -165,8 +167,7 @@ def test_bytes_a_token_of_llama_3_1_8b_with_a_float32_scale_for_each_vector(bits
 
 
 @pytest.mark.parametrize(("bits", "per", "position", "fixed"), [
-    (4, "vector", 3 + 4, 0),  # an odd head would be kv-054's ceil(5 · 4 / 8); heads here are even: 6 codes, 3 bytes
-    (8, "vector", 6 + 4, 0), (4, "head", 3, 4), (8, "channel", 6, 6 * 4)])
+    (4, "vector", 3 + 4, 0), (8, "vector", 6 + 4, 0), (4, "head", 3, 4), (8, "channel", 6, 6 * 4)])
 def test_fixed_scales_are_counted_once(bits, per, position, fixed):
     config, params = model()
     scales = calibrate_scales(config, [filled(config, params, [1, 2])], bits, per)
@@ -216,7 +217,8 @@ def test_calibration_takes_the_largest_magnitude_of_every_cache():
             for layer in range(2)]  # (L, K, 6 positions, D)
     k_head, v_head = calibrate_scales(config, [first, second], 4, "head")
     k_channel, v_channel = calibrate_scales(config, [first, second], 8, "channel")
-    assert (k_head.shape, v_head.shape, k_channel.shape, v_channel.shape) == ((2, 2), (2, 2), (2, 2, 6), (2, 2, 6))
+    assert k_head.shape == v_head.shape == (2, 2)
+    assert k_channel.shape == v_channel.shape == (2, 2, 6)
     assert k_head.dtype == k_channel.dtype == np.float32
     np.testing.assert_allclose(k_head, np.abs(keys).max(axis=(2, 3)) / 7, rtol=1e-7)
     np.testing.assert_allclose(k_channel, np.abs(keys).max(axis=2) / 127, rtol=1e-7)
