@@ -143,7 +143,7 @@ def test_trap_a_collision_of_pythons_hash_is_no_hit():
 
 
 def test_a_block_can_be_hit_only_after_it_was_filed():
-    """sch-027 (nano-vllm#208, vllm-project/vllm#7822): two requests of one tick do not share what neither has computed."""
+    """sch-027 (nano-vllm#208, vllm-project/vllm#7822): requests of one tick do not share what none has computed."""
     pool, cache = prefix_cache()
     table_of_a = [pool.allocate(), pool.allocate()]
     assert cache.match(range(9)) == ([], 0)  # B, in the tick that computes A's blocks
@@ -239,7 +239,7 @@ def test_a_key_that_cannot_be_compared_is_refused(call):
 # --- eviction --------------------------------------------------------------------------------------------------------
 
 def test_eviction_takes_the_deepest_of_a_chain_first():
-    """sch-016 (llm-d/llm-d-inference-sim#704, #709; NVIDIA/Megatron-LM#5822): without block 1, blocks 2 and 3 are lost."""
+    """sch-016 (llm-d/llm-d-inference-sim#704, #709; NVIDIA/Megatron-LM#5822): without 1, blocks 2 and 3 are lost."""
     pool, cache = prefix_cache()
     first, second, third = serve(pool, cache, range(12))
     assert cache.evict(1) == [third]
@@ -340,6 +340,10 @@ def test_evicting_none_and_bad_counts():
     assert len(cache) == 2
 
 
+def file_partial(node):
+    node.children[1,] = type(node)(node, (1,), 5, 3)
+
+
 @pytest.mark.parametrize("spoil", [
     lambda pool, cache, a, b: pool.unfile(a, cache),
     lambda pool, cache, a, b: cache._nodes.pop(b),
@@ -347,7 +351,7 @@ def test_evicting_none_and_bad_counts():
     lambda pool, cache, a, b: setattr(cache._nodes[b], "last_used", 99),
     lambda pool, cache, a, b: setattr(cache._nodes[b], "block_id", a),
     lambda pool, cache, a, b: setattr(cache._nodes[b], "parent", None),
-    lambda pool, cache, a, b: cache._nodes[b].children.update({(1,): type(cache._nodes[b])(cache._nodes[b], (1,), 5, 3)}),
+    lambda pool, cache, a, b: file_partial(cache._nodes[b]),
     lambda pool, cache, a, b: pool._free.append(7),
 ])
 def test_the_integrity_check_sees_each_kind_of_damage(spoil):
