@@ -1,4 +1,4 @@
-"""What the stock theme leaves to do: no script of another host, and no stale output after an edit of `mgpt`."""
+"""What the stock theme leaves to do: no script of another host, one search box, no stale output after an edit of `mgpt`."""
 
 import hashlib
 import shutil
@@ -39,7 +39,14 @@ def forget_outputs_of_other_code(app, env, added, changed, removed):
     return [name for name in env.found_docs if name.startswith("book/")]
 
 
+def theme_options(app, config):
+    # Set here, since html_theme_options in _config.yml would replace the launch buttons that Jupyter Book derives.
+    config.html_theme_options["navbar_persistent"] = []  # sphinx-book-theme 1.3 shows a second search box there
+    config.html_context.setdefault("default_mode", "auto")  # an empty mode is an error in the reader's console
+
+
 def setup(app):
+    app.connect("config-inited", theme_options, priority=900)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("env-get-outdated", forget_outputs_of_other_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
