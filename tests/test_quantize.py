@@ -424,7 +424,7 @@ def test_mse_tries_two_hundred_thresholds_and_takes_the_largest_of_equals():
     assert symmetric_scale([7.0, -3.0, 1.0], 4, "mse") == 1.0  # absmax has no error here
 
 
-@laws
+@settings(laws, max_examples=20)
 @given(vectors.filter(lambda x: np.abs(x).max() > 1e-3), bit_widths)
 def test_mse_is_the_best_of_its_thresholds(x, bits):
     def error(scale):
