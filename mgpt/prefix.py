@@ -43,8 +43,9 @@ class PrefixCache:
         self._root_key(None, None)  # an unhashable key is refused here
         self._roots, self._nodes, self._events = {}, {}, 0  # root key -> node, block id -> node
 
-    def __len__(self):
-        """Blocks filed."""
+    @property
+    def num_filed(self):
+        """Blocks that can be found.  (No `len`: an empty cache would be false, and `if prefix_cache` a trap.)"""
         return len(self._nodes)
 
     @property
@@ -82,7 +83,7 @@ class PrefixCache:
         self._check_blocks(self._roots.get(root_key), pairs)
         if not pairs:
             return 0
-        node, path, before = self._roots.setdefault(root_key, _Node()), [], len(self)
+        node, path, before = self._roots.setdefault(root_key, _Node()), [], self.num_filed
         for tokens, block_id in pairs:
             if tokens not in node.children:
                 self._pool.file(block_id, self)
@@ -90,7 +91,7 @@ class PrefixCache:
             node = node.children[tokens]
             path.append(node)
         self._touch(path)
-        return len(self) - before
+        return self.num_filed - before
 
     def evict(self, n):
         """Forget up to n blocks without a user, which become free; their ids in the order of eviction.

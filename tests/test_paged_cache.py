@@ -330,7 +330,7 @@ def test_without_a_prefix_cache_to_evict_from_cached_blocks_are_not_taken():
     cache.release()
     with pytest.raises(RuntimeError):
         fill(PagedKVCache(CONFIG, pool), 1)
-    assert len(prefix) == 2
+    assert prefix.num_filed == 2
 
 
 @pytest.mark.parametrize("n, left", [(4, 2), (5, 1), (12, 0)])
@@ -342,7 +342,7 @@ def test_only_as_many_blocks_are_evicted_as_are_needed(n, left):
     prefix.insert(range(8), cache.block_table)
     cache.release()
     fill(cache, n)
-    assert len(prefix) == left and pool.num_cached == left
+    assert prefix.num_filed == left and pool.num_cached == left
     prefix.check_integrity()
 
 
@@ -361,7 +361,7 @@ def test_a_request_that_cannot_fit_evicts_nothing_and_keeps_its_references():
     before = [pool.block(i) for i in range(5)]
     with pytest.raises(RuntimeError, match="4 more blocks are needed"):
         fill(cache, 16)
-    assert [pool.block(i) for i in range(5)] == before and len(prefix) == 3 and cache.seq_len == 8
+    assert [pool.block(i) for i in range(5)] == before and prefix.num_filed == 3 and cache.seq_len == 8
     fill(cache, 12)  # 3 blocks: 2 free ones and the cached one that is not its own
     assert pool.num_free == pool.num_cached == 0
 

@@ -73,7 +73,7 @@ def test_fewer_or_more_block_ids_than_whole_blocks_leave_the_rest_alone():
     assert cache.match(range(13)) == (blocks[:1], 4)
     assert cache.insert(range(8), blocks) == 1  # a third block is reserved, and holds nothing yet
     assert cache.match(range(13)) == (blocks[:2], 8)
-    assert cache.insert([], []) == 0 and cache.insert(range(8), []) == 0 and len(cache) == 2
+    assert cache.insert([], []) == 0 and cache.insert(range(8), []) == 0 and cache.num_filed == 2
 
 
 def test_a_block_is_keyed_by_all_that_comes_before_it():
@@ -198,7 +198,7 @@ def test_a_block_that_does_not_hold_the_key_is_refused_and_nothing_is_filed(ids,
     cache.insert(range(4), [known])
     with pytest.raises(ValueError, match=re.escape(message)):
         cache.insert(ids, blocks(known, private))
-    assert len(cache) == 1 and not pool.block(private).filed and cache.match(range(5)) == ([known], 4)
+    assert cache.num_filed == 1 and not pool.block(private).filed and cache.match(range(5)) == ([known], 4)
     cache.check_integrity()
 
 
@@ -209,7 +209,7 @@ def test_a_block_filed_by_another_cache_is_refused():
     cache.insert(range(4), [block])
     with pytest.raises(ValueError, match="already filed under another key"):
         other.insert(range(4), [block])
-    assert len(other) == 0
+    assert other.num_filed == 0
 
 
 @pytest.mark.parametrize("bad", [[1.0, 2.0], [-1, 2], [[1, 2]], "text", 5, None, [True, False], [None], [2**70]])
@@ -245,7 +245,7 @@ def test_eviction_takes_the_deepest_of_a_chain_first():
     assert cache.evict(1) == [third]
     assert cache.match(range(13)) == ([first, second], 8)
     assert cache.evict(5) == [second, first]
-    assert pool.num_free == 8 and len(cache) == 0
+    assert pool.num_free == 8 and cache.num_filed == 0
 
 
 @pytest.mark.parametrize("leave", [1, -1], ids=["root first", "deepest first"])
@@ -291,7 +291,7 @@ def test_what_eviction_makes_unreachable_is_forgotten_and_free_after_its_last_us
     cache.insert(range(8), [duplicate, of_b])
     assert cache.evict(8) == [of_a]
     cache.check_integrity()
-    assert len(cache) == 0 and pool.block(of_b).state == "in use"
+    assert cache.num_filed == 0 and pool.block(of_b).state == "in use"
     pool.release(of_b)
     pool.release(duplicate)
     assert pool.num_free == 8
@@ -337,7 +337,7 @@ def test_evicting_none_and_bad_counts():
     for bad in (-1, 1.0, None, True):
         with pytest.raises(ValueError, match="n must be an integer >= 0"):
             cache.evict(bad)
-    assert len(cache) == 2
+    assert cache.num_filed == 2
 
 
 def file_partial(node):
