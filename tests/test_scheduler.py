@@ -1,4 +1,4 @@
-"""The scheduler's ticks: the A/B/C trace to the last column, public bug reports, and laws over random workloads."""
+"""The scheduler's ticks: the A/B/C trace in full, public bug reports, laws over random workloads."""
 
 import json
 import math
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from mgpt.blocks import BlockPool
 from mgpt.prefix import PrefixCache
-from mgpt.scheduler import CLOCK_RULE, Request, Scheduler, simulate
+from mgpt.scheduler import CLOCK_RULE, Request, RequestTick, Scheduler, simulate
 
 DATA = Path(__file__).parent / "data"
 ABC = [Request(**entry) for entry in json.loads((DATA / "abc.json").read_text(encoding="utf-8"))]
 SCENARIOS = json.loads((DATA / "scenarios.json").read_text(encoding="utf-8"))
 
-# The table of the conventions: policy, budget, sharing; output ticks, TTFT, latency, completion of A / B / C; peak
-# blocks, peak reserved, positions computed, positions reused.
+# The table of the conventions: policy, budget, sharing; output ticks, TTFT, latency, completion of A / B / C;
+# peak blocks, peak reserved, positions computed, positions reused.
 TABLE = [
     ("static", None, None, "0–3 / 4–6 / 4–5", "1/4/3", "4/6/4", "4/7/6", 5, 5, 26, 0),
     ("static", None, "prewarmed", "0–3 / 4–6 / 4–5", "1/4/3", "4/6/4", "4/7/6", 5, 5, 18, 8),
@@ -48,9 +48,9 @@ def column(timeline, field, key=None):
 
 # ---------------------------------------------------------------- the A/B/C trace
 
-@pytest.mark.parametrize("policy, budget, sharing, ticks, ttft, latency, completion, peak, reserved, computed, reused",
-                         TABLE, ids=[f"{row[0]}-{row[1]}-{row[2]}" for row in TABLE])
-def test_the_abc_table(policy, budget, sharing, ticks, ttft, latency, completion, peak, reserved, computed, reused):
+@pytest.mark.parametrize("line", TABLE, ids=[f"{line[0]}-{line[1]}-{line[2]}" for line in TABLE])
+def test_the_abc_table(line):
+    policy, budget, sharing, ticks, ttft, latency, completion, peak, reserved, computed, reused = line
     timeline = abc(policy, token_budget=budget, sharing=sharing)
     served = list(timeline.requests.values())
     assert " / ".join(f"{r.output_ticks[0]}–{r.output_ticks[-1]}" for r in served) == ticks
@@ -84,9 +84,9 @@ def test_every_row_of_an_independent_simulator(case):
 def test_tick_1_of_the_continuous_run():
     row = abc().ticks[1]
     a, b, c = (row.requests[key] for key in "ABC")
-    assert (a.state, a.start, a.inputs, a.sampled, a.outputs, a.positions, a.blocks) == ("decode", 8, 1, True, 2, 9, 3)
-    assert (b.state, b.start, b.inputs, b.sampled, b.outputs, b.positions, b.blocks) == ("prefill", 0, 8, True, 1, 8, 2)
-    assert (c.state, c.start, c.inputs, c.sampled, c.outputs) == ("not arrived", None, 0, False, 0)
+    assert a == RequestTick("decode", start=8, inputs=1, sampled=True, outputs=2, positions=9, blocks=3)
+    assert b == RequestTick("prefill", start=0, inputs=8, sampled=True, outputs=1, positions=8, blocks=2)
+    assert c == RequestTick("not arrived", None, inputs=0, sampled=False, outputs=0, positions=0, blocks=0)
     assert (row.blocks_in_use, row.blocks_reserved, row.logical_positions, row.waste) == (5, 6, 17, 3)
 
 
@@ -123,16 +123,17 @@ def test_a_prefix_computed_in_the_run_is_hit_one_tick_later():
 # ---------------------------------------------------------------- public reports and other tools' answers
 
 def test_a_full_hit_still_computes_the_last_positions():
-    """vllm-project/vllm#11186, #17999, #3239; nano-vllm#114, #117, #199; openvino.genai#800 (sch-001, sch-003)."""
+    """vllm-project/vllm#11186, #17999, #3239; GeeeekExplorer/nano-vllm#114, #117, #199;
+    openvinotoolkit/openvino.genai#800 (sch-001, sch-003): neither 8 reused and 0 computed, nor 7 and 1.
+    """
     timeline = simulate([Request("A", 0, 8, 1, "x", 8)], max_active=1, block_size=4, sharing="prewarmed")
     first = timeline.ticks[0].requests["A"]
     assert (timeline.positions_reused, timeline.positions_computed, first.start) == (4, 4, 4)
     assert timeline.ticks[0].shared_users == {("x", 0): 1, ("x", 1): 0}
-    assert (8 // 4) * 4 == 8 and 8 - 1 == 7  # the wrong rules: all blocks (nothing to compute), or not whole blocks
 
 
-@pytest.mark.parametrize("prompt_len, prefix_len, hit", [(1, 1, 0), (4, 4, 0), (5, 4, 4), (5, 5, 4), (8, 7, 4),
-                                                         (9, 8, 8), (9, 9, 8), (3, 3, 0)])
+@pytest.mark.parametrize("prompt_len, prefix_len, hit", [
+    (1, 1, 0), (3, 3, 0), (4, 4, 0), (5, 4, 4), (5, 5, 4), (8, 7, 4), (9, 8, 8), (9, 9, 8)])
 def test_a_hit_is_whole_blocks_and_at_most_all_positions_but_one(prompt_len, prefix_len, hit):
     timeline = simulate([Request("A", 0, prompt_len, 1, "x", prefix_len)], max_active=1, block_size=4,
                         sharing="prewarmed")
@@ -151,12 +152,13 @@ def test_a_block_is_taken_in_the_tick_that_first_writes_into_it():
 def test_the_last_output_takes_no_position():
     """inference-sim/inference-sim#1435 (sch-007)."""
     timeline = simulate([Request("A", 0, 8, 1)], max_active=1, block_size=4)
+    with_the_last_output = math.ceil((8 + 1) / 4)
+    assert with_the_last_output == 3 != timeline.peak_blocks
     assert (timeline.peak_blocks, timeline.peak_reserved) == (2, 2)
-    assert math.ceil((8 + 1) / 4) == 3  # what a KV write for the last output would take
 
 
 def test_cached_blocks_without_a_user_are_not_free_twice():
-    """vllm-project/vllm#11562, #11565 (sch-009): 4 new blocks do not fit 5 free ones, of which the hit takes 2."""
+    """vllm-project/vllm#11562, #11565 (sch-009): 4 new blocks do not fit 5 free ones, 2 of them hits."""
     old = Request("old", 0, 9, 1, "x", 8)  # leaves 2 cached blocks without a user
     busy = Request("busy", 1, 4, 6)  # 3 blocks of 8: 5 are left
     new = Request("new", 2, 24, 1, "x", 8)  # 6 blocks, 2 of them hits
@@ -164,11 +166,12 @@ def test_cached_blocks_without_a_user_are_not_free_twice():
     assert timeline.requests["new"].admitted == 7  # the tick after busy has ended, not 2
     assert [row.shared_users for row in timeline.ticks[2:7]] == [{("x", 0): 0, ("x", 1): 0}] * 5  # untouched
     assert timeline.requests["new"].positions_reused == 8
-    assert 4 <= 5 and 4 > 5 - 2  # the wrong test and the right one
+    too_early = next(row.tick for row in timeline.ticks[2:] if 8 - row.blocks_in_use >= 4)
+    assert too_early == 2 != timeline.requests["new"].admitted  # the wrong test: 4 <= 5
 
 
 def test_a_hit_in_use_saves_a_block_and_a_hit_without_a_user_takes_one():
-    """nano-vllm's can_allocate (sch-010): 3 blocks, one hit in use, one hit without a user, fit 2 free ones."""
+    """nano-vllm's can_allocate (sch-010): 3 blocks, hits in use and without a user, fit 2."""
     first = Request("first", 0, 9, 1, "x", 8)  # caches x[0], x[1]
     user = Request("user", 1, 5, 8, "x", 4)  # uses x[0], 3 blocks in all
     third = Request("third", 2, 12, 1, "x", 8)  # x[0] in use, x[1] without a user, one new
@@ -207,7 +210,7 @@ def test_two_requests_of_one_tick_do_not_hit_each_others_blocks():
 def test_only_the_chunk_that_fills_a_block_makes_it_hittable():
     pair = [Request("A", 0, 8, 1, "x", 8), Request("B", 1, 9, 1, "x", 8)]
     timeline = simulate(pair, max_active=2, block_size=4, token_budget=3, sharing="dynamic")
-    assert timeline.requests["B"].positions_reused == 0  # after tick 0 three positions are cached, no whole block
+    assert timeline.requests["B"].positions_reused == 0  # tick 0 has cached three positions, no whole block
     assert simulate(pair, max_active=2, block_size=4, token_budget=4,
                     sharing="dynamic").requests["B"].positions_reused == 4
 
@@ -243,7 +246,8 @@ def test_vidur_agrees(settings, want):
 def test_decodes_come_first_and_two_are_active():
     """nano-vllm runs prefills first, and its three active requests starve the third (sch-049)."""
     prefill_first = {"A": [0, 3, 4, 5], "B": [1, 3, 4], "C": [2, 5]}
-    assert outputs(abc(token_budget=1000)) == {"A": [0, 1, 2, 3], "B": [1, 2, 3], "C": [4, 5]} != prefill_first
+    ours = outputs(abc(token_budget=1000))
+    assert ours == {"A": [0, 1, 2, 3], "B": [1, 2, 3], "C": [4, 5]} != prefill_first
 
 
 # ---------------------------------------------------------------- preemption
@@ -266,7 +270,7 @@ def test_the_last_of_the_running_is_preempted_keeps_its_outputs_and_comes_back_f
 
 
 def test_nobody_is_admitted_in_the_tick_that_preempted():
-    """vLLM's V1 scheduler 0.33 (sch-043): B would fit again at once, thanks to the prefix that A has filed."""
+    """vLLM's V1 scheduler 0.33.0 (sch-043): B would fit again at once, thanks to the prefix that A filed."""
     pair = [Request("A", 0, 8, 3, "x", 8), Request("B", 0, 9, 3, "x", 8)]
     timeline = simulate(pair, max_active=2, block_size=4, pool_blocks=5, reserve="prompt", sharing="dynamic")
     row, after = timeline.ticks[1:3]
@@ -277,16 +281,16 @@ def test_nobody_is_admitted_in_the_tick_that_preempted():
 
 def test_a_preemption_counts_no_output_twice():
     """inference-sim/inference-sim#1091, #1121, #357 (sch-032)."""
-    timeline = simulate([Request("A", 0, 2, 8), Request("B", 0, 3, 8)], max_active=2, block_size=2, pool_blocks=6,
-                        reserve="prompt")
+    pair = [Request("A", 0, 2, 8), Request("B", 0, 3, 8)]
+    timeline = simulate(pair, max_active=2, block_size=2, pool_blocks=6, reserve="prompt")
     assert timeline.requests["B"].preemptions > 0
     assert {key: len(ticks) for key, ticks in outputs(timeline).items()} == {"A": 8, "B": 8}
-    lost = sum(timeline.ticks[row.tick - 1].requests[key].positions for row in timeline.ticks for key in row.preempted)
+    lost = sum(last.requests[key].positions for last, row in pairwise(timeline.ticks) for key in row.preempted)
     assert timeline.positions_computed == 9 + 10 + lost
 
 
 def test_a_hit_after_a_preemption_is_no_reuse():
-    """vllm-project/vllm#25780 (sch-031): its own blocks, found again, made a hit rate of 32 % on random data."""
+    """vllm-project/vllm#25780 (sch-031): own blocks, found again, made a hit rate of 32 % on random data."""
     pair = [Request("A", 0, 4, 6), Request("B", 0, 9, 6, "b", 9)]
     timeline = simulate(pair, max_active=2, block_size=4, pool_blocks=5, reserve="prompt", sharing="dynamic")
     assert timeline.requests["B"].preemptions == 1
@@ -389,9 +393,11 @@ def test_without_sharing_equal_prefixes_are_computed_each_time():
 
 
 def test_a_request_for_no_output_takes_no_pass_and_no_place():
-    timeline = simulate([Request("A", 0, 8, 0), Request("B", 0, 4, 1)], max_active=1, block_size=4, pool_blocks=1)
+    pair = [Request("A", 0, 8, 0), Request("B", 0, 4, 1)]
+    timeline = simulate(pair, max_active=1, block_size=4, pool_blocks=1)
     empty = timeline.requests["A"]
-    assert (empty.output_ticks, empty.ttft, empty.latency, empty.completion, empty.admitted) == ([], None, None, None, None)
+    assert empty.output_ticks == []
+    assert (empty.ttft, empty.latency, empty.completion, empty.admitted) == (None, None, None, None)
     assert timeline.requests["B"].output_ticks == [0] and timeline.positions_computed == 4
     assert timeline.ticks[0].requests["A"].state == "finished"
     assert timeline.to_traces()[0].failed
@@ -412,7 +418,8 @@ def test_idle_ticks_have_rows_and_count_in_the_makespan():
 
 def test_traces_are_stamped_at_the_end_of_the_tick():
     traces = abc(token_budget=4).to_traces()
-    assert [trace.unit for trace in traces] == ["tick"] * 3 and [trace.request_id for trace in traces] == ["A", "B", "C"]
+    assert [trace.unit for trace in traces] == ["tick"] * 3
+    assert [trace.request_id for trace in traces] == ["A", "B", "C"]
     assert [list(trace.token_times) for trace in traces] == [[2, 3, 4, 5], [5, 6, 7], [7, 8]]
     assert [trace.ttft for trace in traces] == [2, 4, 5]
     assert [trace.e2e for trace in traces] == [5, 6, 6]
@@ -453,8 +460,9 @@ def test_numpy_integers_are_integers_and_come_out_as_pythons():
     one = np.int64(1)
     timeline = simulate([Request("A", one, np.int32(8), np.uint8(4))], max_active=one, block_size=4 * one,
                         token_budget=4 * one, pool_blocks=8 * one)
-    values = [timeline.makespan, timeline.peak_blocks, timeline.positions_computed, timeline.requests["A"].ttft,
-              timeline.requests["A"].latency, *timeline.requests["A"].output_ticks]
+    served = timeline.requests["A"]
+    values = [timeline.makespan, timeline.peak_blocks, timeline.positions_computed, served.ttft,
+              served.latency, *served.output_ticks]
     assert [type(value) for value in values] == [int] * len(values)
 
 
@@ -469,7 +477,8 @@ def test_numpy_integers_are_integers_and_come_out_as_pythons():
     ({"output_len": -1}, "output_len"), ({"output_len": 1.5}, "output_len"),
     ({"prefix_len": -4}, "prefix_len"), ({"prefix_len": 9}, "prefix_len of request 'A' must be <= 8.*got 9"),
     ({"prefix_key": None}, "prefix_len of request 'A' must be <= 0.*without a prefix_key.*got 4"),
-    ({"id": None}, "id"), ({"id": ["A"]}, r"id must be hashable, got \['A'\]"), ({"prefix_key": {}}, "prefix_key"),
+    ({"id": None}, "id"), ({"id": ["A"]}, r"id must be hashable, got \['A'\]"),
+    ({"prefix_key": {}}, "prefix_key must be hashable"),
 ])
 def test_a_bad_request_is_refused_by_name(change, message):
     good = {"id": "A", "arrival": 0, "prompt_len": 8, "output_len": 4, "prefix_key": "x", "prefix_len": 4}
@@ -479,12 +488,14 @@ def test_a_bad_request_is_refused_by_name(change, message):
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"policy": "fifo"}, "policy must be one of continuous, static, got 'fifo'"), ({"policy": None}, "policy"),
+    ({"policy": "fifo"}, "policy must be one of continuous, static, got 'fifo'"),
+    ({"policy": None}, "policy"),
     ({"max_active": 0}, "max_active must be an integer >= 1, got 0"), ({"max_active": 1.0}, "max_active"),
     ({"block_size": 0}, "block_size"), ({"block_size": None}, "block_size"),
     ({"token_budget": 0}, "token_budget"), ({"token_budget": 2.5}, "token_budget"),
     ({"pool_blocks": 0}, "pool_blocks"), ({"pool_blocks": -1}, "pool_blocks"),
-    ({"sharing": "none"}, "sharing must be one of None, prewarmed, dynamic, got 'none'"), ({"sharing": True}, "sharing"),
+    ({"sharing": "none"}, "sharing must be one of None, prewarmed, dynamic, got 'none'"),
+    ({"sharing": True}, "sharing"),
     ({"chunked": "no"}, "chunked"), ({"chunked": None}, "chunked"), ({"reserve": "all"}, "reserve"),
 ])
 def test_a_bad_setting_is_refused_by_name(change, message):
@@ -541,7 +552,8 @@ def blocks(positions, block_size):
 
 
 @st.composite
-def workloads(draw, sharing=(None, "prewarmed", "dynamic"), reserve=("full", "prompt"), policy=("continuous", "static")):
+def workloads(draw, sharing=(None, "prewarmed", "dynamic"), reserve=("full", "prompt"),
+              policy=("continuous", "static")):
     """(requests, settings) that no rule refuses, often with just enough blocks and budget."""
     requests = []
     for i in range(draw(st.integers(1, 7))):
@@ -600,7 +612,8 @@ def test_the_budget_is_never_exceeded_and_decodes_come_first(workload):
         entries = [row.requests[r.id] for r in in_order(requests)]
         assert sum(entry.inputs for entry in entries) <= (more["token_budget"] or math.inf)
         assert all(entry.inputs in (0, 1) for entry in entries if entry.state == "decode")
-        served = [entry.inputs > 0 for state in ("decode", "prefill") for entry in entries if entry.state == state]
+        line = [entry for state in ("decode", "prefill") for entry in entries if entry.state == state]
+        served = [entry.inputs > 0 for entry in line]
         assert served == sorted(served, reverse=True)  # who is not served stands behind all who are
 
 
@@ -616,7 +629,7 @@ def test_max_active_and_the_pool_are_never_exceeded(workload):
 
 @law()
 def test_no_tick_is_idle_while_there_is_work(workload):
-    """Work conservation: what stays undone in a tick stayed undone for want of budget, slot, block or wave."""
+    """Work conservation: what a tick leaves undone lacks budget, slot or block, or waits for a wave."""
     requests, more = workload
     by_id, before = {r.id: r for r in requests}, 0
     for row in simulate(requests, **more).ticks:
@@ -686,12 +699,13 @@ def test_computed_hit_and_given_up_positions_add_up(workload):
     for row in timeline.ticks:
         given_up += sum(before[key].positions for key in row.preempted)
         for key, entry in row.requests.items():
-            if entry.state == "prefill" and (row.tick == 0 or before[key].state != "prefill" or key in row.preempted):
-                hits += entry.positions - entry.inputs
+            if entry.state == "prefill" and (before[key] is None or before[key].state != "prefill"):
+                hits += entry.positions - entry.inputs  # admitted in this tick
         before = row.requests
     total = sum(r.prompt_len + r.output_len - 1 for r in requests if r.output_len)
     assert timeline.positions_computed + hits == total + given_up
-    assert timeline.positions_computed == sum(e.inputs for row in timeline.ticks for e in row.requests.values())
+    inputs = [entry.inputs for row in timeline.ticks for entry in row.requests.values()]
+    assert timeline.positions_computed == sum(inputs)
     if not given_up:
         assert timeline.positions_reused == hits
     assert timeline.positions_reused == sum(r.positions_reused for r in timeline.requests.values())
@@ -728,7 +742,8 @@ def test_peaks_are_the_largest_rows_and_the_makespan_the_last_completion(workloa
     assert timeline.makespan == max(completions, default=0)
     assert [row.tick for row in timeline.ticks] == list(range(timeline.makespan))
     for trace, served in zip(timeline.to_traces(), timeline.requests.values(), strict=True):
-        assert (trace.ttft, trace.e2e, trace.n_tokens) == (served.ttft, served.latency, len(served.output_ticks))
+        assert (trace.ttft, trace.e2e) == (served.ttft, served.latency)
+        assert trace.n_tokens == len(served.output_ticks)
 
 
 @law(reserve=("full",), sharing=(None,))
@@ -756,7 +771,7 @@ def replay(requests, more, timeline):
     cache = PrefixCache(pool, model_key="m")
     ids = {r.id: token_ids(r, i) for i, r in enumerate(requests)}
     by_id = {r.id: r for r in requests}
-    order = [r.id for r in in_order(requests)]  # of arrival, and thus of admission, again after a preemption too
+    order = [r.id for r in in_order(requests)]  # of arrival and thus of admission, after a preemption too
     tables = {}
 
     def insert(key, positions):
@@ -792,7 +807,7 @@ def replay(requests, more, timeline):
                 tables[key].append(pool.allocate())
         assert pool.num_resident == row.blocks_resident
         assert pool.num_in_use == row.blocks_in_use
-        assert {key: len(tables[key]) for key in running} == {key: row.requests[key].blocks for key in running}
+        assert [len(tables[key]) for key in running] == [row.requests[key].blocks for key in running]
         assert pool.num_cached == sum(users == 0 for users in row.shared_users.values())
         for key in running:
             insert(key, row.requests[key].positions)
