@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 # Loaded by extensions that Jupyter Book always adds; this book uses none of them.
-UNUSED_SCRIPTS = ("sphinx-thebe", "thebe", "THEBE_JS_URL", "mathjax")
+UNUSED_SCRIPTS = ("thebe", "THEBE_JS_URL", "mathjax")
 
 
 def drop_unused_scripts(app, pagename, templatename, context, doctree):
@@ -39,6 +39,12 @@ def forget_outputs_of_other_code(app, env, added, changed, removed):
     return [name for name in env.found_docs if name.startswith("book/")]
 
 
+def silence_thebe(app, config):
+    """Jupyter Book loads sphinx-thebe in any case, and the theme once more; its handlers put scripts into every page."""
+    for event, listeners in app.events.listeners.items():
+        app.events.listeners[event] = [item for item in listeners if not item.handler.__module__.startswith("sphinx_thebe")]
+
+
 def theme_options(app, config):
     # Set here, since html_theme_options in _config.yml would replace the launch buttons that Jupyter Book derives.
     config.html_theme_options["navbar_persistent"] = []  # sphinx-book-theme 1.3 shows a second search box there
@@ -47,6 +53,7 @@ def theme_options(app, config):
 
 def setup(app):
     app.connect("config-inited", theme_options, priority=900)
+    app.connect("config-inited", silence_thebe, priority=901)
     app.connect("html-page-context", drop_unused_scripts, priority=900)
     app.connect("env-get-outdated", forget_outputs_of_other_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
