@@ -175,10 +175,8 @@ def _response(output):
     if "output_ids" in output:
         ids = output["output_ids"]
         return len(ids) if isinstance(ids, list) else int(isinstance(ids, int)), None, None
-    if "text_output" in output:
-        return int(bool(output["text_output"])), None, None
     count, usage, error = 0, None, None
-    for data in _events(output["response"]):
+    for data in [output] if "text_output" in output else _events(output["response"]):
         choice = (data.get("choices") or [{}])[0]
         body = choice.get("delta") or choice.get("message") or choice
         count += bool(data.get("text_output") or any(map(body.get, TEXT)))
