@@ -1,0 +1,57 @@
+"""A Control in JupyterLab: ipywidgets around the same `read`, `act` and `view_html` that the page uses."""
+
+import ipywidgets
+
+from mgpt.text import _
+from mgpt.widgets.control import Choice, Number
+
+
+def lab_view(control):
+    """The mime bundle of a live widget for a control."""
+    return panel(control)._repr_mimebundle_()
+
+
+def panel(control):
+    """The live widget: inputs, action buttons with undo and reset, and the view below them."""
+    boxes = {item.name: _box(item) for item in control.inputs}
+    view = ipywidgets.HTML(control.view_html(control.start()))
+    past, now = [], [control.start()]
+
+    def show(state, remember=True):
+        if remember:
+            past.append(now[0])
+        now[0] = state
+        for name, box in boxes.items():
+            if box.value != state[name]:
+                box.unobserve_all("value")
+                box.value = state[name]
+                box.observe(changed, "value")
+        view.value = control.view_html(state)
+
+    def changed(_change):
+        show(now[0] | {name: box.value for name, box in boxes.items()})
+
+    def button(words, pressed):
+        result = ipywidgets.Button(description=words)
+        result.on_click(lambda _button: pressed())
+        return result
+
+    for box in boxes.values():
+        box.observe(changed, "value")
+    buttons = [button(_(label), lambda name=name: show(control.act(name, now[0])))
+               for name, (label, _change) in control.actions.items()]
+    buttons.append(button(_("Undo"), lambda: show(past.pop(), remember=False) if past else None))
+    buttons.append(button(_("Reset"), lambda: show(control.start())))
+    return ipywidgets.VBox([*boxes.values(), ipywidgets.HBox(buttons), view])
+
+
+def _box(item):
+    words = f"{_(item.label)} ({_(item.unit)})" if item.unit else _(item.label)
+    common = {"description": words, "style": {"description_width": "initial"}, "layout": {"width": "28em"}}
+    if isinstance(item, Choice):
+        return ipywidgets.Dropdown(options=[(_(label), key) for key, label in item.options.items()], value=item.default,
+                                   **common)
+    if isinstance(item, Number):
+        kind = ipywidgets.BoundedIntText if isinstance(item.step, int) else ipywidgets.BoundedFloatText
+        return kind(value=item.default, min=item.low, max=item.high, step=item.step, **common)
+    return ipywidgets.Text(value=item.default, continuous_update=False, **common)
