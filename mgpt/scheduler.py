@@ -96,7 +96,8 @@ class Scheduler:
     def _make_room(self):
         """Set aside the blocks that this tick's decode tokens write into; ids of those preempted for it."""
         ledger, preempted = self.ledger, []
-        for run in [run for run in ledger.running if run.decodes][: self.token_budget]:
+        # All of them will decode: each began with a prefill inside the budget, so they never outnumber it.
+        for run in [run for run in ledger.running if run.decodes]:
             while run in ledger.running and ledger.blocks(run.cached + 1) > run.need:
                 if ledger.reserved() < ledger.limit:
                     run.need += 1
