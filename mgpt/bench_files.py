@@ -5,8 +5,9 @@ A reader takes one JSON document and yields (place, Seen).  A key of the documen
 ttfts        vLLM (`bench serve --save-result --save-detailed`), SGLang (`bench_serving --output-details`, a
              run a line).  Seconds.  itls are gaps of chunks: only where there are n - 1 has each token its
              time, and SGLang's own backend divides a chunk's gap among its tokens.  No e2e latency a request:
-             the last chunk is taken.  Without start_times (older files) all arrivals are 0.  SGLang writes
-             the requested length where the server sent no usage; both write ttft 0.0 where no token came.
+             the last chunk is taken.  Without start_times all arrivals are 0.  ttft 0.0 means that no token came.
+             vLLM before #15106 took a role-only chunk for the first token; SGLang writes the requested length
+             where the server sent no usage.
 metrics      AIPerf's profile_export.jsonl, a request a line.  ns; in the metrics the unit that stands there.
              Lines of the warm-up are no requests of the benchmark.  A failed request has no times.
 experiments  Perf Analyzer's profile_export.json, made by GenAI-Perf.  ns.  It holds text, not tokens: a
@@ -28,7 +29,6 @@ TEXT = ("content", "reasoning_content", "tool_calls", "text")  # one of these ma
 
 class Seen(NamedTuple):
     """One request; `start` in the file's unit, which is `ms` milliseconds long."""
-
     start: float | None
     ms: float
     offsets: list  # of each chunk with tokens, in ms after the start

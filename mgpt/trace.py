@@ -69,7 +69,7 @@ class RequestTrace:
         if self.started is not None:
             started = _forward(before, [("started", self.started)])[0]
             if self._times and started > self._times[0]:
-                raise ValueError(f"started must not be after the first token {self._times[0]}, got {started}")
+                raise ValueError(f"started must not be after token 0 at {self._times[0]}, got {started}")
             object.__setattr__(self, "started", started)
 
     @property
@@ -131,8 +131,12 @@ class RequestTrace:
 
 def _time(name, value):
     """`value` as a Python int or float."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    plain = (int(value) if isinstance(value, numbers.Integral) else float(value)) if number else math.nan
+    plain = math.nan
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            plain = int(value) if isinstance(value, numbers.Integral) else float(value)
+        except OverflowError:  # a Fraction beyond every float
+            pass
     if not abs(plain) <= LARGEST:  # "not <=" is also true of NaN
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     return plain

@@ -71,6 +71,11 @@ def test_one_token_has_no_gap_and_a_missing_tpot_is_none_never_zero(trace):
     assert (trace.ttft, trace.e2e, trace.mean_time_per_output, trace.failed) == (5, 5, 5, False)
 
 
+def test_measures_of_the_largest_legal_times_stay_finite():
+    trace = RequestTrace(-1e300, [1e300, 1e300])
+    assert math.isfinite(trace.e2e) and math.isfinite(summarize([trace] * 3).e2e.mean)
+
+
 def test_equal_times_are_legal_and_zero_is_a_measurement():
     trace = RequestTrace(7, [7, 7, 7])
     assert (trace.ttft, trace.gaps, trace.tpot, trace.e2e) == (0, [0, 0], 0, 0)
@@ -114,7 +119,7 @@ def test_a_span_has_no_gaps_but_a_tpot(n):
 @pytest.mark.parametrize(("arguments", "named"), [
     ({"arrival": math.nan}, "arrival"), ({"arrival": math.inf}, "arrival"), ({"arrival": None}, "arrival"),
     ({"arrival": "5"}, "arrival"), ({"arrival": True}, "arrival"), ({"arrival": 10**400}, "arrival"),
-    ({"arrival": 1j}, "arrival"),
+    ({"arrival": 1j}, "arrival"), ({"arrival": Fraction(10**400)}, "arrival"),
     ({"token_times": [1, math.nan]}, r"token_times\[1\]"), ({"token_times": [math.nan]}, r"token_times\[0\]"),
     ({"token_times": [1, 2, math.inf]}, r"token_times\[2\]"),
     ({"token_times": [1, -math.inf]}, r"token_times\[1\]"),
