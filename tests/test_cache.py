@@ -9,7 +9,8 @@ from mgpt.cache import KVCache
 from mgpt.config import GPTConfig
 from mgpt.model import forward, init_params
 
-EXAMPLE_30_3 = GPTConfig(vocab_size=11, max_seq_len=64, n_layer=2, n_head=4, n_kv_head=2, head_dim=4, n_embd=8, n_inner=8)
+EXAMPLE_30_3 = GPTConfig(vocab_size=11, max_seq_len=64, n_layer=2, n_head=4, n_kv_head=2, head_dim=4, n_embd=8,
+                         n_inner=8)
 
 
 def rows(n, seed=0, config=EXAMPLE_30_3):

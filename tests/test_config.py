@@ -63,7 +63,7 @@ def test_numpy_numbers_are_accepted_and_kept_as_python_numbers():
     assert type(c.rope_theta) is type(c.norm_eps) is float and "np." not in repr(c)
 
 
-# --- config.json ---------------------------------------------------------------------------------------------------
+# --- config.json ----------------------------------------------------------------------------------
 
 def test_llama_3_8b_is_read():
     assert GPTConfig.from_hf(LLAMA_3_8B) == GPTConfig(
@@ -77,7 +77,8 @@ def test_absent_keys_take_the_family_s_defaults():
 
 
 @pytest.mark.parametrize("change, name, value", [
-    (dict(head_dim=32), "head_dim", 32), (dict(head_dim=None), "head_dim", 12), (dict(num_key_value_heads=2), "n_kv_head", 2),
+    (dict(head_dim=32), "head_dim", 32), (dict(head_dim=None), "head_dim", 12),
+    (dict(num_key_value_heads=2), "n_kv_head", 2),
     (dict(tie_word_embeddings=True), "tie_embeddings", True), (dict(rope_theta=1000), "rope_theta", 1000.0),
     (dict(rope_theta=None), "rope_theta", 10_000.0),
     (dict(rope_parameters={"rope_type": "default", "rope_theta": 5e5}), "rope_theta", 5e5),
@@ -94,8 +95,10 @@ def test_what_a_key_says_is_read(change, name, value):
     (dict(rope_scaling={"rope_type": "llama3", "factor": 8.0}), "rope type"),
     (dict(rope_scaling={"type": "linear", "factor": 2.0}), "rope type"),
     (dict(rope_parameters={"rope_type": "yarn"}), "rope type"),
-    (dict(attention_bias=True), "attention_bias"), (dict(mlp_bias=True), "mlp_bias"), (dict(hidden_act="gelu"), "hidden_act"),
-    (dict(sliding_window=4096), "sliding_window"), (dict(sliding_window=4096, use_sliding_window=True), "sliding_window"),
+    (dict(attention_bias=True), "attention_bias"), (dict(mlp_bias=True), "mlp_bias"),
+    (dict(hidden_act="gelu"), "hidden_act"),
+    (dict(sliding_window=4096), "sliding_window"),
+    (dict(sliding_window=4096, use_sliding_window=True), "sliding_window"),
     (dict(layer_types=["full_attention", "sliding_attention"]), "layer_types"),
     (dict(partial_rotary_factor=0.5), "partial_rotary_factor"), (dict(num_local_experts=8), "num_local_experts"),
     (dict(n_routed_experts=64), "n_routed_experts"), (dict(num_experts=128), "num_experts"),
@@ -121,10 +124,12 @@ def test_all_missing_keys_are_named_at_once():
 
 
 @pytest.mark.parametrize("change, word", [
-    (dict(num_key_value_heads=None), "num_key_value_heads is null"), (dict(num_key_value_heads=3), "n_kv_head must divide"),
+    (dict(num_key_value_heads=None), "num_key_value_heads is null"),
+    (dict(num_key_value_heads=3), "n_kv_head must divide"),
     (dict(hidden_size=100), "hidden_size = 100 is not a multiple of num_attention_heads = 8"),
     (dict(num_attention_heads=0), "num_attention_heads"), (dict(num_attention_heads="8"), "num_attention_heads"),
-    (dict(hidden_size=96.0), "hidden_size"), (dict(vocab_size=-1), "vocab_size"), (dict(rms_norm_eps=None), "norm_eps"),
+    (dict(hidden_size=96.0), "hidden_size"), (dict(vocab_size=-1), "vocab_size"),
+    (dict(rms_norm_eps=None), "norm_eps"),
     (dict(rope_theta="big"), "rope_theta"), (dict(rope_scaling="linear"), "rope_scaling"),
 ])
 def test_a_value_that_makes_no_sense_is_refused(change, word):

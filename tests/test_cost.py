@@ -63,7 +63,7 @@ shapes = st.builds(
 fair = settings(deadline=None, derandomize=True, max_examples=40)
 
 
-# --- against the real pass -----------------------------------------------------------------------------------------
+# --- against the real pass ------------------------------------------------------------------------
 
 @fair
 @given(shapes, st.integers(1, 12))
@@ -87,10 +87,11 @@ def test_the_counter_sees_the_head_on_every_row_where_it_is_asked_for():
 @given(shapes)
 def test_weight_bytes_are_those_of_the_arrays_a_pass_reads(config):
     params = init_params(config, np.random.default_rng(0))
-    arrays = [params["norm"], params.get("head", params["embed"]), *(a for layer in params["layers"] for a in layer.values())]
-    assert prefill_cost(config, 3).bytes_weights == decode_cost(config, 3).bytes_weights == sum(a.nbytes for a in arrays)
-    assert prefill_cost(config, 3, 4).bytes_weights == decode_cost(config, 3, 1, 4).bytes_weights == sum(
-        a.astype(np.float32).nbytes for a in arrays)
+    arrays = [params["norm"], params.get("head", params["embed"])]
+    arrays += [array for layer in params["layers"] for array in layer.values()]
+    wide, narrow = sum(a.nbytes for a in arrays), sum(a.astype(np.float32).nbytes for a in arrays)
+    assert prefill_cost(config, 3).bytes_weights == decode_cost(config, 3).bytes_weights == wide
+    assert prefill_cost(config, 3, 4).bytes_weights == decode_cost(config, 3, 1, 4).bytes_weights == narrow
 
 
 @fair
@@ -101,7 +102,7 @@ def test_kv_bytes_are_those_of_the_real_cache_after_the_pass(config, n):
     assert prefill_cost(config, n).bytes_kv == decode_cost(config, n).bytes_kv == cache.nbytes
 
 
-# --- by hand -------------------------------------------------------------------------------------------------------
+# --- by hand --------------------------------------------------------------------------------------
 
 def test_a_prefill_counted_by_hand():
     # A token and layer: qkv 8·32, out 16·8, gate and up 8·24, down 12·8 = 672; attention 2·4·4·3 = 96 over 3 columns.
@@ -118,9 +119,10 @@ def test_a_decode_pass_of_four_requests_counted_by_hand():
 
 
 def test_example_30_3_and_the_larger_cache_of_30_4():
-    example = GPTConfig(vocab_size=5, max_seq_len=64, n_layer=2, n_head=4, n_kv_head=2, head_dim=4, n_embd=8, n_inner=8)
+    other = dict(vocab_size=5, max_seq_len=4096, n_embd=8, n_inner=8)
+    example = GPTConfig(**other, n_layer=2, n_head=4, n_kv_head=2, head_dim=4)
     assert [decode_cost(example, context, bytes_per_value=2).bytes_kv for context in (8, 9, 10)] == [512, 576, 640]
-    larger = GPTConfig(vocab_size=5, max_seq_len=4096, n_layer=24, n_head=16, n_kv_head=8, head_dim=128, n_embd=8, n_inner=8)
+    larger = GPTConfig(**other, n_layer=24, n_head=16, n_kv_head=8, head_dim=128)
     assert decode_cost(larger, 4096, bytes_per_value=2).bytes_kv == 402_653_184
     assert decode_cost(larger, 4096, batch=2, bytes_per_value=2).bytes_kv == 805_306_368
 
@@ -132,13 +134,14 @@ def test_llama_3_8b_has_its_published_size():
     assert (cost.bytes_weights, cost.bytes_kv) == (15_009_849_344, 1_073_741_824)
 
 
-# --- how it grows --------------------------------------------------------------------------------------------------
+# --- how it grows ---------------------------------------------------------------------------------
 
 @fair
 @given(shapes, st.integers(1, 10**6))
 def test_prefill_grows_with_the_square_of_the_prompt_by_4_l_h_d(config, n):
     f = [prefill_cost(config, n + i).flops for i in range(3)]
-    assert f[2] - 2 * f[1] + f[0] == 2 * 4 * config.n_layer * config.n_head * config.head_dim  # second difference of 4LHD·n²
+    second_difference = f[2] - 2 * f[1] + f[0]  # of c·n² it is 2c
+    assert second_difference == 2 * 4 * config.n_layer * config.n_head * config.head_dim
 
 
 @fair
@@ -189,12 +192,12 @@ def test_quantized_weights_leave_the_kv_bytes_and_the_flops_alone():
     assert (small.bytes_kv, small.flops) == (plain.bytes_kv, plain.flops)
 
 
-# --- results and refusals ------------------------------------------------------------------------------------------
+# --- results and refusals -------------------------------------------------------------------------
 
 def test_counts_are_exact_python_ints_and_the_intensity_a_float():
     huge = decode_cost(LLAMA_3_8B, np.int32(10**9), np.int64(10**6), np.int8(8))
     assert huge == decode_cost(LLAMA_3_8B, 10**9, 10**6)
-    assert {type(x) for x in (huge.flops, huge.bytes_weights, huge.bytes_kv)} == {int} and type(huge.intensity) is float
+    assert [type(x) for x in vars(huge).values()] == [int, int, int, float]
     assert huge.intensity == huge.flops / (huge.bytes_weights + huge.bytes_kv) and math.isfinite(huge.intensity)
     assert huge.bytes_kv == 2 * 32 * 8 * 128 * 8 * 10**15
     with pytest.raises(AttributeError):

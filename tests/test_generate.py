@@ -25,7 +25,7 @@ def close(a, b):
     return len(a) == len(b) and all(np.max(np.abs(x - y)) <= 1e-12 * np.max(np.abs(y)) for x, y in zip(a, b))
 
 
-# --- equal texts ---------------------------------------------------------------------------------------------------
+# --- equal texts ----------------------------------------------------------------------------------
 
 @settings(deadline=None, derandomize=True, max_examples=30)
 @given(st.integers(1, 10), st.integers(0, 12), st.sampled_from([None, 1, 2, 3, 7, 50]), st.integers(0, 2**32 - 1))
@@ -76,7 +76,7 @@ def test_every_token_is_the_greedy_choice_of_its_row():
     assert len(set(run.tokens)) > 2  # a text of one repeated token would prove little
 
 
-# --- counted work --------------------------------------------------------------------------------------------------
+# --- counted work ---------------------------------------------------------------------------------
 
 def test_full_prefix_processes_the_growing_prefix_every_time():
     run = generate_full_prefix(PARAMS, CONFIG, PROMPT, 4)
@@ -120,8 +120,12 @@ def test_the_cache_holds_p_plus_g_minus_1_positions_more_at_the_end(n_prompt, n_
 
 def test_n_outputs_take_n_minus_1_decode_passes(monkeypatch):
     passes = []
-    monkeypatch.setattr("mgpt.generate.forward",
-                        lambda params, config, ids, *a, **k: passes.append(len(ids)) or forward(params, config, ids, *a, **k))
+
+    def counted(params, config, ids, *args, **options):
+        passes.append(len(ids))
+        return forward(params, config, ids, *args, **options)
+
+    monkeypatch.setattr("mgpt.generate.forward", counted)
     generate_cached(PARAMS, CONFIG, PROMPT, 5, chunk_size=3).tokens
     assert passes == [3, 3, 2, 1, 1, 1, 1]
 
@@ -185,11 +189,12 @@ def test_a_prefill_with_a_bad_id_in_a_late_chunk_leaves_the_cache_empty():
 def test_decode_one_token_is_one_position():
     cache = KVCache(CONFIG, 9)
     prefill(PARAMS, CONFIG, PROMPT, cache)
-    assert close([decode_one_token(PARAMS, CONFIG, 7, cache)], [forward(PARAMS, CONFIG, [*PROMPT, 7], last_only=True)])
+    right = forward(PARAMS, CONFIG, [*PROMPT, 7], last_only=True)
+    assert close([decode_one_token(PARAMS, CONFIG, 7, cache)], [right])
     assert cache.seq_len == 9
 
 
-# --- stop ids and the limit ----------------------------------------------------------------------------------------
+# --- stop ids and the limit -----------------------------------------------------------------------
 
 @BOTH
 @pytest.mark.parametrize("kind", [tuple, list, set, np.array, iter])
@@ -233,8 +238,9 @@ def test_what_a_cache_already_holds_counts_towards_the_context():
 @BOTH
 @pytest.mark.parametrize("change, word", [
     (dict(prompt_ids=[]), "prompt_ids"), (dict(prompt_ids=5), "prompt_ids"), (dict(prompt_ids=[[1, 2]]), "prompt_ids"),
-    (dict(prompt_ids="hotel"), "prompt_ids"), (dict(prompt_ids=[1.5]), "prompt_ids"), (dict(prompt_ids=[True]), "prompt_ids"),
-    (dict(prompt_ids=[1, 29]), "prompt_ids must be in 0 .. 28"), (dict(prompt_ids=[-1]), "prompt_ids must be in 0 .. 28"),
+    (dict(prompt_ids="hotel"), "prompt_ids"), (dict(prompt_ids=[1.5]), "prompt_ids"),
+    (dict(prompt_ids=[True]), "prompt_ids"), (dict(prompt_ids=[1, 29]), "prompt_ids must be in 0 .. 28"),
+    (dict(prompt_ids=[-1]), "prompt_ids must be in 0 .. 28"),
     (dict(max_new_tokens=-1), "max_new_tokens"), (dict(max_new_tokens=2.0), "max_new_tokens"),
     (dict(max_new_tokens=True), "max_new_tokens"), (dict(max_new_tokens=None), "max_new_tokens"),
     (dict(stop_ids=5), "stop_ids"), (dict(stop_ids=None), "stop_ids"), (dict(stop_ids="5"), "stop_ids"),
@@ -272,7 +278,7 @@ def test_the_prompt_is_read_at_the_call(generate):
     assert run.tokens == generate(PARAMS, CONFIG, PROMPT, 3).tokens and list(prompt) == [0] * 8
 
 
-# --- a Generation --------------------------------------------------------------------------------------------------
+# --- a Generation ---------------------------------------------------------------------------------
 
 @BOTH
 def test_a_generation_can_be_read_before_during_and_after_iteration(generate):

@@ -36,7 +36,7 @@ def agree(a, b):
     return np.max(np.abs(a - b)) <= LAW * np.max(np.abs(b))
 
 
-# --- the slow oracle: one position, one head, one number at a time -------------------------------------------------
+# --- the slow oracle: one position, one head, one number at a time --------------------------------
 
 def rope_by_complex_numbers(row, position, theta):
     """Component i and component i + D/2 are one complex number, turned by position · theta^(-2i/D)."""
@@ -133,7 +133,7 @@ def test_trap_both_pairings_agree_at_position_zero():
     assert np.max(np.abs(np.subtract(rope_interleaved(row, 1, 1e4), rope_by_complex_numbers(row, 1, 1e4)))) > 0.8
 
 
-# --- RoPE ----------------------------------------------------------------------------------------------------------
+# --- RoPE -----------------------------------------------------------------------------------------
 
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(st.integers(1, 8), st.integers(0, 5000), st.sampled_from([100.0, 10_000.0, 1e6]), st.integers(0, 2**32 - 1))
@@ -175,11 +175,12 @@ def test_a_uniform_shift_of_all_positions_is_invisible():
     c = config(max_seq_len=2000)
     params, ids = params_of(c), [3, 1, 4, 1, 5]
     right = forward(params, c, ids)
-    assert np.max(np.abs(forward(params, c, ids, positions=np.arange(5) + 1000) - right)) < 1e-10 * np.max(np.abs(right))
+    shifted = forward(params, c, ids, positions=np.arange(5) + 1000)
+    assert np.max(np.abs(shifted - right)) < 1e-10 * np.max(np.abs(right))
     assert np.max(np.abs(forward(params, c, ids, positions=2 * np.arange(5)) - right)) > 0.01
 
 
-# --- attention, norms, activation ----------------------------------------------------------------------------------
+# --- attention, norms, activation -----------------------------------------------------------------
 
 @settings(deadline=None, derandomize=True, max_examples=30)
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5), st.integers(0, 4), st.integers(0, 2**32 - 1))
@@ -221,7 +222,7 @@ def test_silu_is_x_times_its_sigmoid_and_never_overflows():
     assert np.allclose(got, [0, -0.2689414213699951, 0, 0.7310585786300049, 1000], rtol=1e-15, atol=1e-16)
 
 
-# --- the pass as a whole -------------------------------------------------------------------------------------------
+# --- the pass as a whole --------------------------------------------------------------------------
 
 @settings(deadline=None, derandomize=True, max_examples=25)
 @given(shapes, st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
@@ -283,7 +284,8 @@ def test_a_pass_changes_neither_parameters_nor_ids():
     copies = [{name: a.copy() for name, a in layer.items()} for layer in params["layers"]]
     forward(params, c, ids, KVCache(c, 3))
     assert list(ids) == [1, 2, 3]
-    assert all(np.array_equal(layer[name], copy[name]) for layer, copy in zip(params["layers"], copies) for name in copy)
+    for layer, copy in zip(params["layers"], copies, strict=True):
+        assert all(np.array_equal(layer[name], copy[name]) for name in copy)
 
 
 def test_the_same_seed_gives_the_same_parameters_in_the_shapes_of_the_config():

@@ -15,7 +15,7 @@ fair = settings(deadline=None, derandomize=True, max_examples=100)
 LOGITS = np.log([0.5, 0.25, 0.125, 0.125])  # their softmax is exactly this
 
 
-# --- greedy --------------------------------------------------------------------------------------------------------
+# --- greedy ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("logits, token", [
     ([0.6, 0.7], 1), ([0.5, 0.5], 0), ([1, 3, 3, 2], 1), ([-0.0, 0.0], 0), ([-math.inf, -math.inf], 0),
@@ -51,7 +51,7 @@ def test_there_is_no_distribution_over_an_infinite_maximum(logits):
         probabilities(logits)
 
 
-# --- the distribution ----------------------------------------------------------------------------------------------
+# --- the distribution -----------------------------------------------------------------------------
 
 def test_probabilities_are_the_softmax():
     assert np.allclose(probabilities(LOGITS), [0.5, 0.25, 0.125, 0.125], rtol=0, atol=1e-15)
@@ -67,7 +67,8 @@ def test_temperature_one_half_squares_the_odds_and_two_takes_their_root():
     (dict(top_k=1), [1, 0, 0, 0]), (dict(top_k=2), [2 / 3, 1 / 3, 0, 0]),
     (dict(top_k=3), [4 / 7, 2 / 7, 1 / 7, 0]),  # the first of two equals stays
     (dict(top_k=4), [0.5, 0.25, 0.125, 0.125]), (dict(top_k=99), [0.5, 0.25, 0.125, 0.125]),
-    (dict(top_p=0.4), [1, 0, 0, 0]), (dict(top_p=0.6), [2 / 3, 1 / 3, 0, 0]), (dict(top_p=0.8), [4 / 7, 2 / 7, 1 / 7, 0]),
+    (dict(top_p=0.4), [1, 0, 0, 0]), (dict(top_p=0.6), [2 / 3, 1 / 3, 0, 0]),
+    (dict(top_p=0.8), [4 / 7, 2 / 7, 1 / 7, 0]),
     (dict(top_p=0.9), [0.5, 0.25, 0.125, 0.125]), (dict(top_p=1.0), [0.5, 0.25, 0.125, 0.125]),
     (dict(top_p=1e-9), [1, 0, 0, 0]),
     (dict(top_k=2, top_p=0.6), [1, 0, 0, 0]),  # of the two kept, the first alone has 2/3 >= 0.6
@@ -133,7 +134,7 @@ def test_options_outside_their_range_are_refused_by_name(options):
         sample(LOGITS, np.random.default_rng(0), **options)
 
 
-# --- drawing -------------------------------------------------------------------------------------------------------
+# --- drawing --------------------------------------------------------------------------------------
 
 def test_frequencies_follow_the_probabilities():
     rng, n = np.random.default_rng(7), 20_000

@@ -27,6 +27,11 @@ def model(seed=0, noise=0.0, config=CONFIG):
     return {**params, "head": params["head"] + noise * rng.normal(size=params["head"].shape)}, config
 
 
+def agree(a, b):
+    """The seam's law: max|Δ| ≤ 1e-12 · max|logit|."""
+    return np.max(np.abs(a - b)) <= 1e-12 * np.max(np.abs(b))
+
+
 class Scripted(np.random.Generator):
     """A Generator whose uniform numbers are given."""
 
@@ -50,7 +55,7 @@ fair = settings(deadline=None, derandomize=True, max_examples=150)
 Q, P = np.array([0.75, 0.125, 0.125]), np.array([0.25, 0.25, 0.5])
 
 
-# --- one position, over every path ---------------------------------------------------------------------------------
+# --- one position, over every path ----------------------------------------------------------------
 
 @fair
 @given(pairs)
@@ -107,7 +112,7 @@ def test_the_acceptance_rate_is_the_sum_of_the_smaller_probabilities(pair):
     assert type(acceptance_rate(q, p)) is float
 
 
-# --- verify --------------------------------------------------------------------------------------------------------
+# --- verify ---------------------------------------------------------------------------------------
 
 def test_two_guesses_and_a_bonus_are_distributed_as_the_target_s_rows_by_exact_enumeration():
     """Every combination of guesses and of uniform numbers on a grid that hits each threshold exactly."""
@@ -176,10 +181,12 @@ RIGHT = dict(draft_tokens=[0], draft_probs=[[0.5, 0.5]], target_probs=[[0.5, 0.5
     (dict(draft_tokens=[0.0]), "draft_tokens must be integers"), (dict(draft_tokens=[]), "draft_tokens"),
     (dict(draft_probs=[[0.0, 1.0]]), r"draft_tokens\[0\] = 0 has probability 0"),
     (dict(draft_probs=[0.5, 0.5]), "draft_probs must be rows"), (dict(draft_probs=[[1.0]]), "draft_probs"),
-    (dict(draft_probs=[[0.5, 0.5]] * 2), "draft_probs"), (dict(draft_probs=[[0.5, 0.6]]), "draft_probs must be numbers"),
-    (dict(draft_probs=[[1.5, -0.5]]), "draft_probs must be numbers"), (dict(draft_probs=[[math.nan, 1]]), "draft_probs"),
+    (dict(draft_probs=[[0.5, 0.5]] * 2), "draft_probs"), (dict(draft_probs=[[math.nan, 1]]), "draft_probs"),
+    (dict(draft_probs=[[0.5, 0.6]]), "draft_probs must be numbers"),
+    (dict(draft_probs=[[1.5, -0.5]]), "draft_probs must be numbers"),
     (dict(target_probs=[[0.5, 0.5]]), "target_probs"), (dict(target_probs=[[0.5, 0.5], [0.5, 0.4]]), "target_probs"),
-    (dict(target_probs=[[0.5, 0.5], [math.inf, 0]]), "target_probs"), (dict(target_probs=np.empty((2, 0))), "target_probs"),
+    (dict(target_probs=[[0.5, 0.5], [math.inf, 0]]), "target_probs"),
+    (dict(target_probs=np.empty((2, 0))), "target_probs"),
     (dict(rng=None), "rng"), (dict(rng=0), "rng"), (dict(rng=np.random.RandomState(0)), "rng"),
 ])
 def test_verify_refuses_what_is_no_draft_and_no_distribution(change, word):
@@ -188,8 +195,8 @@ def test_verify_refuses_what_is_no_draft_and_no_distribution(change, word):
 
 
 @pytest.mark.parametrize("q, p", [
-    ([0.5, 0.5], [1.0]), ([0.5, 0.4], [0.5, 0.5]), ([0.5, 0.5], [0.5, math.nan]), ([[0.5, 0.5]], [[0.5, 0.5]]), ([], []),
-    ([-0.5, 1.5], [0.5, 0.5]),
+    ([0.5, 0.5], [1.0]), ([0.5, 0.4], [0.5, 0.5]), ([0.5, 0.5], [0.5, math.nan]), ([[0.5, 0.5]], [[0.5, 0.5]]),
+    ([], []), ([-0.5, 1.5], [0.5, 0.5]),
 ])
 def test_what_is_no_pair_of_distributions_over_one_vocabulary_is_refused(q, p):
     for function in (exact_distribution, acceptance_rate):
@@ -197,7 +204,7 @@ def test_what_is_no_pair_of_distributions_over_one_vocabulary_is_refused(q, p):
             function(q, p)
 
 
-# --- what a round is worth -----------------------------------------------------------------------------------------
+# --- what a round is worth ------------------------------------------------------------------------
 
 @pytest.mark.parametrize("alpha, gamma, tokens", [  # the speed column of table 1 of Leviathan et al. 2023
     (0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86),
@@ -232,15 +239,17 @@ def test_rates_outside_their_range_are_refused(call, word):
         call()
 
 
-# --- whole texts ---------------------------------------------------------------------------------------------------
+# --- whole texts ----------------------------------------------------------------------------------
 
 @settings(deadline=None, derandomize=True, max_examples=40)
-@given(st.integers(1, 6), st.integers(0, 12), st.integers(1, 6), st.sampled_from([0.0, 0.05, 0.3, 5.0]), st.integers(0, 99))
+@given(st.integers(1, 6), st.integers(0, 12), st.integers(1, 6), st.sampled_from([0.0, 0.05, 0.3, 5.0]),
+       st.integers(0, 99))
 def test_a_greedy_text_is_the_target_s_own(n_prompt, n_new, gamma, noise, seed):
     target, draft, prompt = model(seed), model(seed, noise), np.random.default_rng(seed).integers(0, 12, n_prompt)
-    plain, run = generate_cached(*target, prompt, n_new), speculative_generate(target, draft, prompt, n_new, gamma=gamma)
+    plain = generate_cached(*target, prompt, n_new)
+    run = speculative_generate(target, draft, prompt, n_new, gamma=gamma)
     assert run.tokens == plain.tokens
-    assert all(np.max(np.abs(a - b)) <= 1e-12 * np.max(np.abs(b)) for a, b in zip(run.logits, plain.logits, strict=True))
+    assert all(agree(a, b) for a, b in zip(run.logits, plain.logits, strict=True))
     assert run.cache_len == plain.cache_len == (n_prompt + n_new - 1 if n_new else 0)
     assert run.positions_processed == (n_prompt if n_new else 0) + sum(r.drafted + 1 for r in run.rounds)
     assert n_new - (n_new > 0) == sum(r.accepted + 1 for r in run.rounds)
@@ -283,7 +292,7 @@ def test_the_target_s_cache_is_rewound_to_what_the_text_needs():
     assert cache.seq_len == run.cache_len == 16
     cache.truncate(15)
     right = forward(*target, [*PROMPT, *run.tokens[:-1]], last_only=True)
-    assert np.max(np.abs(forward(*target, run.tokens[-2:-1], cache, last_only=True) - right)) <= 1e-12 * np.max(np.abs(right))
+    assert agree(forward(*target, run.tokens[-2:-1], cache, last_only=True), right)
 
 
 @pytest.mark.parametrize("noise, gamma", [(0.0, 2), (0.5, 1), (0.5, 3), (5.0, 2)])
@@ -306,7 +315,8 @@ def test_sampled_texts_have_the_target_s_distribution(noise, gamma):
 
 
 def test_the_same_rng_gives_the_same_text():
-    runs = [speculative_generate(model(), model(0, 0.3), PROMPT, 30, gamma=3, rng=np.random.default_rng(s)) for s in (1, 1, 2)]
+    runs = [speculative_generate(model(), model(0, 0.3), PROMPT, 30, gamma=3, rng=np.random.default_rng(seed))
+            for seed in (1, 1, 2)]
     assert runs[0].tokens == runs[1].tokens != runs[2].tokens
     assert runs[0].cache_len == 34 and len(runs[0].tokens) == 30
 
@@ -324,14 +334,16 @@ def test_tokens_come_one_by_one_and_a_round_is_counted_with_its_first():
 
 @pytest.mark.parametrize("change, word", [
     (dict(gamma=0), "gamma"), (dict(gamma=1.0), "gamma"), (dict(gamma=None), "gamma"), (dict(rng=0), "rng"),
-    (dict(prompt_ids=[]), "prompt_ids"), (dict(prompt_ids=[12]), "prompt_ids"), (dict(max_new_tokens=-1), "max_new_tokens"),
+    (dict(prompt_ids=[]), "prompt_ids"), (dict(prompt_ids=[12]), "prompt_ids"),
+    (dict(max_new_tokens=-1), "max_new_tokens"),
     (dict(draft=model(config=GPTConfig(13, 40, 1, 1, 1, 2, 4, 4, tie_embeddings=False))), "vocabulary of 12, got 13"),
     (dict(draft=model(config=GPTConfig(12, 7, 1, 1, 1, 2, 4, 4, tie_embeddings=False))), "max_seq_len is 7"),
     (dict(target=CONFIG), "target must be a pair"), (dict(draft=(1, 2, 3)), "draft must be a pair"),
 ])
 def test_a_bad_request_is_refused_at_the_call(change, word):
+    request = dict(target=model(), draft=model(), prompt_ids=PROMPT, max_new_tokens=4, gamma=2)
     with pytest.raises(ValueError, match=word):
-        speculative_generate(**{**dict(target=model(), draft=model(), prompt_ids=PROMPT, max_new_tokens=4, gamma=2), **change})
+        speculative_generate(**{**request, **change})
 
 
 def test_a_cache_that_the_draft_has_not_seen_is_refused():

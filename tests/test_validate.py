@@ -14,7 +14,8 @@ def test_whole_numbers_of_any_kind_become_python_ints(value):
     assert integer("n", value) == 3 and type(integer("n", value)) is int
 
 
-@pytest.mark.parametrize("value", [3.0, np.float64(3), "3", None, True, np.True_, math.nan, [3], np.array([3]), 3 + 0j])
+@pytest.mark.parametrize("value",
+    [3.0, np.float64(3), "3", None, True, np.True_, math.nan, [3], np.array([3]), 3 + 0j])
 def test_what_is_no_whole_number_is_refused(value):
     with pytest.raises(ValueError, match="n must be an integer >= 0, got"):
         integer("n", value)
@@ -32,7 +33,8 @@ def test_real_numbers_of_any_kind_become_python_floats(value):
     assert finite("x", value) == 2.0 and type(finite("x", value)) is float
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, np.float32(np.inf), 10**400, "1", None, True, 1j, [1.0]])
+@pytest.mark.parametrize("value",
+    [math.nan, math.inf, -math.inf, np.float32(np.inf), 10**400, "1", None, True, 1j, [1.0]])
 def test_what_is_no_finite_number_is_refused(value):
     with pytest.raises(ValueError, match="x must be a finite number"):
         finite("x", value)
