@@ -52,9 +52,11 @@ class Ledger:
         self.running, self.cache, self._events = [], {}, 0
 
     def prewarm(self, requests):
+        """Put each whole prefix block of these requests into the cache."""
         self.cache = {key: 0 for request in requests for key in self.prefix(request, request.prompt_len)}
 
     def blocks(self, positions):
+        """Blocks that hold so many positions."""
         return -(-positions // self.block_size)
 
     def prefix(self, request, end):

@@ -136,6 +136,15 @@ def test_missing_times_are_a_dash_and_never_zero(capsys, tmp_path):
     assert ["one", "0", "0", "1", "-", "1", "1", "0", "0"] in lines
 
 
+def test_a_tpot_that_is_no_short_number_is_rounded(capsys, tmp_path):
+    path = write(tmp_path, [{"id": name, "arrival": 0, "prompt_len": 4, "output_len": n}
+                            for name, n in (("A", 8), ("B", 4))])
+    _, out, _ = run(capsys, path, "--max-active", 2, "--block-size", 4, "--pool-blocks", 3,
+                    "--reserve", "prompt")
+    lines = [cells(line) for line in out.splitlines()]
+    assert ["B", "0", "0, 9–11", "1", "3.67", "12", "12", "0", "1"] in lines
+
+
 def test_no_requests_are_no_ticks(capsys, tmp_path):
     status, out, err = run(capsys, write(tmp_path, []), "--max-active", 1, "--block-size", 4)
     assert (status, err) == (0, "") and "makespan 0" in out

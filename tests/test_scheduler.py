@@ -285,7 +285,7 @@ def test_a_preemption_counts_no_output_twice():
     timeline = simulate(pair, max_active=2, block_size=2, pool_blocks=6, reserve="prompt")
     assert timeline.requests["B"].preemptions > 0
     assert {key: len(ticks) for key, ticks in outputs(timeline).items()} == {"A": 8, "B": 8}
-    lost = sum(last.requests[key].positions for last, row in pairwise(timeline.ticks) for key in row.preempted)
+    lost = sum(a.requests[key].positions for a, b in pairwise(timeline.ticks) for key in b.preempted)
     assert timeline.positions_computed == 9 + 10 + lost
 
 

@@ -141,9 +141,9 @@ REQUEST_HEADER = ("request", "arrival", "output ticks", "TTFT", "TPOT", "latency
 
 
 def _request_rows(timeline):
-    return [[str(r.id), r.arrival, spans(r.output_ticks), r.ttft, trace.tpot, r.latency, r.completion,
-             r.positions_reused, r.preemptions]
-            for r, trace in zip(timeline.requests.values(), timeline.to_traces())]
+    tpots = [trace.tpot if trace.tpot is None else round(trace.tpot, 2) for trace in timeline.to_traces()]
+    return [[str(r.id), r.arrival, spans(r.output_ticks), r.ttft, tpot, r.latency, r.completion,
+             r.positions_reused, r.preemptions] for r, tpot in zip(timeline.requests.values(), tpots)]
 
 
 def as_html(timeline, settings):
