@@ -1,17 +1,15 @@
 """The work of one pass, counted from the shapes: floating-point operations, and bytes that have to be read.
 
-Shapes: T new positions, S positions seen (kept + new), B requests, L layers, D head_dim, H query heads, K KV heads,
-E n_embd, F n_inner, V vocab_size.
+Shapes: T new positions, S positions seen (kept + new), L layers, D head_dim, H query heads, E n_embd, V vocab_size.
 
-Counted: 2·m·n·k operations for each matrix product (m, k) @ (k, n), a multiplication and an addition each: the four
-of a layer, the scores q·kᵀ and the mix of the values, and the head on the last position alone.  The products of
-attention are counted over all S columns, as `mgpt.model` computes them; a kernel that leaves out what the causal
-mask hides does (T + 1) / (2·T) of that in a prefill, and all of it in a decode pass.
-Not counted: what grows with no product of two widths, so norms, RoPE, softmax, SiLU, residual sums; the look-up of
-the embedding; activations written and read between the products.  Whether max_seq_len allows the length is not
-asked: the counts are of shapes.
-Mixture-of-experts layers are not in this model: there a token multiplies with the chosen experts only, so the
-operations count those, while the bytes count every expert that any token of the batch has chosen.
+Counted: 2·m·n·k operations for each matrix product (m, k) @ (k, n), a multiplication and an addition each: the
+four of a layer, the scores q·kᵀ, the mix of the values, and the head on the last position alone.  Attention is
+counted over all S columns, as `mgpt.model` computes it; a kernel that leaves out what the causal mask hides does
+(T + 1) / (2·T) of that in a prefill, and all of it in a decode pass.
+Not counted: norms, RoPE, softmax, SiLU and residual sums, which take a few operations a value; the look-up of the
+embedding; activations written and read between the products.  Whether max_seq_len allows the length is not asked.
+Mixture-of-experts layers are not in this model.  There a token is multiplied with the experts chosen for it, so
+the operations count those alone, while the bytes count every expert that any token of the batch has chosen.
 """
 
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from mgpt.validate import integer
 
 @dataclass(frozen=True)
 class Cost:
-    """One pass.  flops and bytes are exact ints; intensity = flops / (bytes_weights + bytes_kv), flops a byte."""
+    """One pass: exact ints, and intensity = flops / (bytes_weights + bytes_kv), in operations a byte."""
 
     flops: int
     bytes_weights: int
@@ -35,7 +33,7 @@ class Cost:
 def prefill_cost(config, n, bytes_per_value=8):
     """Cost of the pass over a prompt of n positions with nothing kept.
 
-    Grows with n in the layers and with n² in attention: 4·L·H·D·n² operations.  bytes_kv: the n positions written.
+    It grows with n in the layers and with n² in attention: 4·L·H·D·n² operations.  bytes_kv: n positions, written.
     ValueError unless n and bytes_per_value are integers >= 1.
     """
     n = integer("n", n, at_least=1)
@@ -45,8 +43,8 @@ def prefill_cost(config, n, bytes_per_value=8):
 def decode_cost(config, context, batch=1, bytes_per_value=8, kv_bytes_per_value=None):
     """Cost of one decode pass of `batch` requests, each seeing `context` positions, its new one included.
 
-    The weights are read once for the whole batch, each request's K and V for itself: batching amortises the weights
-    and not the KV.  bytes_kv: `context` positions a request, of which all but one are read and one is written.
+    The weights are read once for the whole batch, K and V once for each request: batching amortises the weights
+    and not the KV.  bytes_kv: `context` positions a request, all but one of them read, that one written.
     kv_bytes_per_value: of a cache that stores its values otherwise than the weights; None is bytes_per_value.
     ValueError unless all are integers >= 1.
     """
@@ -57,7 +55,7 @@ def decode_cost(config, context, batch=1, bytes_per_value=8, kv_bytes_per_value=
 
 
 def weight_count(config):
-    """Values that every pass reads: all layers, the last norm and the head (which is the embedding where tied).
+    """Values that every pass reads: all layers, the last norm and the head (the embedding where it is tied).
 
     A separate embedding is not among them: a pass looks up one row of it a token.
     """

@@ -1,4 +1,4 @@
-"""Speculative decoding: a draft model guesses, one pass of the target checks all the guesses (Leviathan et al. 2023).
+"""Speculative decoding: a draft model guesses, one pass of the target checks (Leviathan et al. 2023).
 
 Shapes: γ = gamma guesses a round, V vocab_size.  q is the draft's distribution (V,), p the target's.
 P prompt positions, N = max_new_tokens, G outputs chosen so far.
@@ -55,17 +55,17 @@ def verify(draft_tokens, draft_probs, target_probs, rng):
     """(accepted_tokens, next_token): the guesses that are kept, as a list, and the token that follows them.
 
     draft_tokens: γ ids, each drawn from its row of draft_probs (γ, V); target_probs (γ + 1, V); rng a
-    numpy.random.Generator.  Guess i is kept with probability min(1, p/q).  The first that is not is replaced from
-    max(p - q, 0), normalised; when all are kept, the next token is drawn from the target's row γ.  So every token
-    is distributed as if it had been drawn from the target (Leviathan et al. 2023, appendix A.1).
-    ValueError: rows that are no distributions over one vocabulary, or a guess that its own row gives probability 0.
+    numpy.random.Generator.  Guess i is kept with probability min(1, p/q).  The first that is not is replaced
+    from max(p - q, 0), normalised; when all are kept, the next token is drawn from the target's row γ.  So every
+    token is distributed as if drawn from the target (Leviathan et al. 2023, appendix A.1).
+    ValueError: rows that are no distributions over one vocabulary, a guess of probability 0 in its own row.
     """
     q, p = _distributions("draft_probs", draft_probs, 2), _distributions("target_probs", target_probs, 2)
     if q.shape != (len(p) - 1, p.shape[1]):
-        raise ValueError(f"draft_probs must be (γ, V) and target_probs (γ + 1, V), got {q.shape} and {p.shape}")
+        raise ValueError(f"draft_probs must be (γ, V), target_probs (γ + 1, V), got {q.shape} and {p.shape}")
     tokens = np.asarray(draft_tokens)
     if tokens.shape != (len(q),):
-        raise ValueError(f"draft_tokens must be {len(q)} ids, one a row of draft_probs, got shape {tokens.shape}")
+        raise ValueError(f"draft_tokens must be {len(q)} ids, one for a row, got shape {tokens.shape}")
     tokens = checked_ids(tokens, p.shape[1], "draft_tokens").tolist() if len(q) else []
     for i, token in enumerate(tokens):
         if q[i, token] == 0:
@@ -80,8 +80,8 @@ def verify(draft_tokens, draft_probs, target_probs, rng):
 def exact_distribution(draft_probs, target_probs):
     """The distribution (V,) of the first token that `verify` gives, for q (V,) and p (V,).
 
-    Summed over every path: each guess the draft can make, accepted, or rejected and replaced by each token.  It
-    equals target_probs: that is the theorem, here as arithmetic.  ValueError as in `verify`.
+    Summed over every path: each guess the draft can make, accepted, or rejected and replaced by each token.
+    It equals target_probs: that is the theorem, here as arithmetic.  ValueError as in `verify`.
     """
     q, p = _one_position(draft_probs, target_probs)
     replacement, emitted = residual(q, p), np.zeros(len(p))
@@ -98,10 +98,10 @@ def acceptance_rate(draft_probs, target_probs):
 
 
 def expected_tokens(alpha, gamma):
-    """Mean tokens a round, (1 - α^(γ+1)) / (1 - α), when every guess is kept with probability alpha (equation 1)."""
+    """Mean tokens a round, (1 - α^(γ+1)) / (1 - α), where each guess is kept with probability α (equation 1)."""
     if finite("alpha", alpha, at_least=0) > 1:
         raise ValueError(f"alpha must be in 0 .. 1, got {alpha!r}")
-    return float(sum(alpha**i for i in range(integer("gamma", gamma) + 1)))  # the same sum, also right at α = 1
+    return float(sum(alpha**i for i in range(integer("gamma", gamma) + 1)))  # the same, also right at α = 1
 
 
 def expected_speedup(alpha, gamma, cost):
@@ -115,16 +115,16 @@ def expected_speedup(alpha, gamma, cost):
 def speculative_generate(target, draft, prompt_ids, max_new_tokens, *, gamma, rng=None, cache=None):
     """A SpeculativeGeneration of the target's text, with `gamma` guesses of the draft checked in each pass.
 
-    target and draft are (params, config) pairs over one vocabulary.  rng None decodes greedily and gives the tokens
-    of `generate_cached`; a numpy.random.Generator samples from the target's softmax, and guesses by the same rng.
-    .logits are the target's rows.  .positions_processed counts the target's positions: the prompt, and in each round
-    its guesses, kept or not, and one.  Rejected positions are cut off both caches: cache_len is P + G - 1 at the end.
+    target and draft are (params, config) pairs over one vocabulary.  rng None decodes greedily, the tokens of
+    `generate_cached`; a numpy.random.Generator samples from the target's softmax, and guesses by the same rng.
+    .logits are the target's rows.  .positions_processed counts the target's positions: the prompt, and in each
+    round its guesses, kept or not, and one.  What is rejected is cut off both caches: P + G - 1 at the end.
     cache: None, or any empty cache of the seam with room for P + N - 1 positions, for the target.
     ValueError: as `generate_cached` (both models need P + N - 1 positions), gamma < 1, or two vocabularies.
     """
     (params, config), draft = _pair("target", target), _pair("draft", draft)
     if draft[1].vocab_size != config.vocab_size:
-        raise ValueError(f"draft must share the target's vocabulary of {config.vocab_size}, got {draft[1].vocab_size}")
+        raise ValueError(f"draft must have the target's vocabulary of {config.vocab_size}, got {draft[1].vocab_size}")
     gamma = integer("gamma", gamma, at_least=1)
     rng = None if rng is None else checked_rng(rng)
     prompt, n_new = checked_request(config, prompt_ids, max_new_tokens)
@@ -132,7 +132,7 @@ def speculative_generate(target, draft, prompt_ids, max_new_tokens, *, gamma, rn
     capacity = len(prompt) + max(n_new, 1) - 1
     draft_cache, cache = KVCache(draft[1], capacity), KVCache(config, capacity) if cache is None else cache
     if cache.seq_len:
-        raise ValueError(f"cache must be empty (the draft has not seen what it holds), got {cache.seq_len} positions")
+        raise ValueError(f"cache must be empty (the draft has not seen it), got {cache.seq_len} positions")
     rounds = []
 
     def choose(row):
@@ -163,7 +163,7 @@ def speculative_generate(target, draft, prompt_ids, max_new_tokens, *, gamma, rn
 
 
 def _guess(params, config, text, n, cache, choose):
-    """n guesses behind `text` and the logits of each; the first pass takes all of the text that is not yet cached."""
+    """n guesses behind `text` and their logits; the first pass takes all of the text that is not yet cached."""
     guesses, rows = [], []
     for _ in range(n):
         rows.append(forward(params, config, (text + guesses)[cache.seq_len :], cache, last_only=True))
@@ -196,5 +196,5 @@ def _distributions(name, probs, ndim):
 def _one_position(draft_probs, target_probs):
     q, p = _distributions("draft_probs", draft_probs, 1), _distributions("target_probs", target_probs, 1)
     if q.shape != p.shape:
-        raise ValueError(f"draft_probs and target_probs must be over one vocabulary, got {q.shape} and {p.shape}")
+        raise ValueError(f"draft_probs and target_probs must be of one length, got {q.shape} and {p.shape}")
     return q, p

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mgpt.blocks import BlockPool, PagedKVCache
 from mgpt.cache import KVCache
 from mgpt.config import GPTConfig
 from mgpt.generate import generate_cached
@@ -293,6 +294,18 @@ def test_the_target_s_cache_is_rewound_to_what_the_text_needs():
     cache.truncate(15)
     right = forward(*target, [*PROMPT, *run.tokens[:-1]], last_only=True)
     assert agree(forward(*target, run.tokens[-2:-1], cache, last_only=True), right)
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 16])
+def test_a_rewind_over_a_block_edge_gives_the_blocks_back(block_size):
+    target, draft = model(), model(0, 0.3)
+    pool = BlockPool(-(-16 // block_size), block_size)
+    cache = PagedKVCache(CONFIG, pool)
+    run = speculative_generate(target, draft, PROMPT, 12, gamma=4, cache=cache)
+    for _ in run:
+        assert pool.num_blocks - pool.num_free == -(-run.cache_len // block_size)
+        pool.check_integrity()
+    assert run.tokens == generate_cached(*target, PROMPT, 12).tokens and cache.seq_len == 16
 
 
 @pytest.mark.parametrize("noise, gamma", [(0.0, 2), (0.5, 1), (0.5, 3), (5.0, 2)])
