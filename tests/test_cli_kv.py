@@ -84,7 +84,8 @@ def test_a_request_fits_only_whole(capsys, budget, fits):
 
 def test_requests_of_no_tokens_fit_without_limit(capsys):
     assert answer(capsys, LLAMA, "--tokens", "0", "--budget", "1GiB")["requests_in_budget"] is None
-    assert "any number of requests of 0 tokens fit" in run(capsys, LLAMA, "--tokens", "0", "--budget", "1GiB")[1]
+    _, out, _ = run(capsys, LLAMA, "--tokens", "0", "--budget", "1GiB")
+    assert "any number of requests of 0 tokens fit" in out
 
 
 @pytest.mark.parametrize("text, size", [
@@ -95,7 +96,7 @@ def test_gib_are_powers_of_two_and_gb_powers_of_ten(text, size):
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "24G", "24 GiBs", "1e9", "nan", "1,5GiB", "0x10", ".5G"])
+@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "24G", "24 GiBs", "1e9", "nan", "1,5GiB", "0x10"])
 def test_another_size_is_refused(text):
     with pytest.raises(ValueError, match="--budget must be a size like 24GiB"):
         parse_size(text)
@@ -122,9 +123,9 @@ def test_a_bad_option_is_one_line_and_status_2(capsys, arguments, words):
     (None, "No such file"), ("", "is not JSON"), ("{", "is not JSON"), ("[]", "config must be a dict"),
     ("3", "config must be"),
     ("{}", "config.json lacks num_hidden_layers, num_attention_heads, hidden_size"),
-    ('{"num_hidden_layers": 2.5, "num_attention_heads": 2, "hidden_size": 8}', "num_hidden_layers must be an integer"),
-    ('{"num_hidden_layers": -2, "num_attention_heads": 2, "hidden_size": 8}', "num_hidden_layers must be an integer"),
-    ('{"num_hidden_layers": NaN, "num_attention_heads": 2, "hidden_size": 8}', "num_hidden_layers must be an integer")])
+    ('{"n_layer": 2.5, "n_head": 2, "n_embd": 8}', "n_layer must be an integer >= 1"),
+    ('{"n_layer": -2, "n_head": 2, "n_embd": 8}', "n_layer must be an integer >= 1"),
+    ('{"n_layer": NaN, "n_head": 2, "n_embd": 8}', "n_layer must be an integer >= 1")])
 def test_a_bad_file_is_one_line_and_status_2(capsys, tmp_path, text, words):
     path = tmp_path / "config.json"
     if text is not None:

@@ -159,10 +159,14 @@ def test_every_stored_config_has_a_written_answer_and_a_source():
 @pytest.mark.parametrize("keys, expected, wrong", [
     pytest.param({LAYERS: 48, HEADS: 64, KV: 8, HIDDEN: 8192},
                  196_608, 1_572_864, id="kv-005 CodeLlama-34B, not 64 heads"),
-    pytest.param({LAYERS: 64, HEADS: 64, KV: 8, HIDDEN: 5120, "head_dim": 128}, 262_144, 163_840, id="kv-012 Qwen3-32B, not hidden/heads = 80"),
-    pytest.param({LAYERS: 28, HEADS: 16, KV: 16, HIDDEN: 3072, "head_dim": 256}, 458_752, 344_064, id="kv-016 UbiquitousLearning/mllm Gemma-7B"),
-    pytest.param({LAYERS: 18, HEADS: 8, KV: 1, HIDDEN: 2048, "head_dim": 256}, 18_432, 147_456, id="kv-017 UbiquitousLearning/mllm Gemma-2B"),
-    pytest.param({LAYERS: 1, HEADS: 16, KV: 8, HIDDEN: 3584, "head_dim": 256}, 8_192, 7_168, id="kv-071 ai-dynamo/dynamo#14431")])
+    pytest.param({LAYERS: 64, HEADS: 64, KV: 8, HIDDEN: 5120, "head_dim": 128},
+                 262_144, 163_840, id="kv-012 Qwen3-32B, not hidden/heads = 80"),
+    pytest.param({LAYERS: 28, HEADS: 16, KV: 16, HIDDEN: 3072, "head_dim": 256},
+                 458_752, 344_064, id="kv-016 UbiquitousLearning/mllm Gemma-7B"),
+    pytest.param({LAYERS: 18, HEADS: 8, KV: 1, HIDDEN: 2048, "head_dim": 256},
+                 18_432, 147_456, id="kv-017 UbiquitousLearning/mllm Gemma-2B"),
+    pytest.param({LAYERS: 1, HEADS: 16, KV: 8, HIDDEN: 3584, "head_dim": 256},
+                 8_192, 7_168, id="kv-071 ai-dynamo/dynamo#14431")])
 def test_the_keys_decide_and_not_a_guess(keys, expected, wrong):
     assert KVShape.from_hf(keys).bytes_per_token() == expected != wrong
 
@@ -235,7 +239,8 @@ def test_kv_heads_under_every_public_spelling(keys, heads):
 
 @pytest.mark.parametrize("keys", [
     {"n_layer": 4, "n_head": 4, "n_embd": 32}, {"n_layers": 4, "n_heads": 4, "d_model": 32},
-    {"num_layers": 4, "num_heads": 4, "hidden_size": 32}, {"num_hidden_layers": 4, "n_head": 4, "n_embed": 32},
+    {"num_layers": 4, "num_heads": 4, "hidden_size": 32},
+    {"num_hidden_layers": 4, "n_head": 4, "n_embed": 32},
     {"num_layers": 4, "num_attention_heads": 4, "hidden_size": 999, "kv_channels": 8},
     {"n_layers": 4, "n_heads": 4, "dim": 32, "head_dim": None},
     {"num_hidden_layers": 4, "num_attention_heads": 4, "attention_head_dim": 8}])
@@ -270,7 +275,8 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"sliding_window": 3, "model_type": "gemma"}, [3] * 4),
     ({"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"] * 2}, [3, "all"] * 2),
     ({"sliding_window": 3, "layer_types": ["full_attention"] * 4}, ["all"] * 4),
-    ({"sliding_window": 3, "use_sliding_window": False, "layer_types": ["sliding_attention"] * 4}, ["all"] * 4),
+    ({"sliding_window": 3, "use_sliding_window": False, "layer_types": ["sliding_attention"] * 4},
+     ["all"] * 4),
     ({"layer_types": None, "sliding_window": 3}, [3] * 4),
     ({"layer_types": ["linear_attention"] * 3 + ["full_attention"]}, [None] * 3 + ["all"]),
     ({"layer_types": ["mamba", "attention"] * 2, "sliding_window": 3}, [None, 3] * 2),
@@ -292,7 +298,8 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"attn_type_list": [0, 0, 0, 1]}, [None] * 3 + ["all"]),
     ({"hybrid_layer_pattern": [0, 1, 1, 0], "sliding_window": 3}, ["all", 3, 3, "all"]),
     ({"linear_attn_config": {"full_attn_layers": [1, 4]}}, ["all", None, None, "all"]),
-    ({"block_types": ["recurrent", "recurrent", "attention"], "attention_window_size": 3}, [None, None, 3, None]),
+    ({"block_types": ["recurrent", "recurrent", "attention"], "attention_window_size": 3},
+     [None, None, 3, None]),
     ({"attention_layers": ["global", "local"] * 2, "window_size": 3}, ["all", 3] * 2),
     ({"num_kv_shared_layers": 1}, ["all"] * 3 + [None]), ({"num_kv_shared_layers": 0}, ["all"] * 4),
     ({"num_kv_shared_layers": 4}, [None] * 4), ({"num_kv_shared_layers": None}, ["all"] * 4),
