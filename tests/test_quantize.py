@@ -527,6 +527,13 @@ def test_a_scale_that_its_storage_turns_into_zero_or_infinity_is_refused(x):
     assert quantize_groups([x, x / 2], 2, 8).dequantize()[0] == pytest.approx(x, rel=1e-6)
 
 
+def test_a_float32_scale_times_a_code_is_exact_in_float64():
+    """7 · 0.04285714402794838 is 0.30000001192092896 when the product is rounded to float32."""
+    groups = quantize_groups([0.3], 1)
+    assert groups.scales.tolist() == [0.04285714402794838]
+    assert groups.dequantize().tolist() == [0.30000000819563866]
+
+
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_dequantize_returns_the_shape_and_dtype_of_the_input(dtype):
     back = quantize_groups(np.array([[1, 2, 3], [0, 0, 0]], dtype), 2).dequantize()
