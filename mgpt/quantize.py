@@ -107,8 +107,8 @@ def quantize_groups(x, group_size, bits=4, scale_dtype=np.float32):
     group gets 1).  ValueError when scale_dtype turns a scale into 0 or infinity.
     """
     x, qmax, group_size = real_values(x), largest_code(bits), integer("group_size", group_size, at_least=1)
-    if np.dtype(scale_dtype).kind != "f":
-        raise ValueError(f"scale_dtype must be a float type, got {np.dtype(scale_dtype)}")
+    if scale_dtype is None or not np.issubdtype(scale_dtype, np.floating):
+        raise ValueError(f"scale_dtype must be a float type, got {scale_dtype}")
     if x.ndim == 0:
         raise ValueError("x must have a last axis to form groups along, got a single number")
     starts = np.arange(0, x.shape[-1], group_size)
