@@ -41,11 +41,14 @@ def load_traces(path):
                 raise ValueError(f"{place}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be a file of traces") from None
     return traces
 
 
 def _csv(text):
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    limit = csv.field_size_limit(len(text))  # a cell holds all times of a request; the default ends at 128 KiB
     try:
         header = [name.strip() for name in next(rows)]
         if not {"arrival", "token_times"} <= set(header) <= set(COLUMNS) or len(set(header)) < len(header):
@@ -66,6 +69,8 @@ def _csv(text):
             yield place, arguments
     except csv.Error as error:
         raise ValueError(f"line {rows.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _number(name, text):

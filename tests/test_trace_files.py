@@ -1,5 +1,6 @@
 """Traces from files.  The bench_* files are made by hand, in the shapes that the tools' sources write."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_csv_is_read_however_it_was_written(file, text):
 def test_whole_numbers_stay_integers(file):
     trace, = load_traces(file("arrival,token_times\n1000000000000000001,1000000000000000004\n"))
     assert trace.ttft == 3 and type(trace.ttft) is int
+
+
+def test_one_cell_holds_the_times_of_a_long_answer_and_the_limit_of_csv_is_restored(file):
+    before = csv.field_size_limit()
+    path = file("arrival,token_times\n0," + ";".join(str(10**6 + i) for i in range(30_000)) + "\n")
+    trace, = load_traces(path)
+    assert trace.n_tokens == 30_000 and trace.tpot == 1
+    with pytest.raises(ValueError):
+        load_traces(file("arrival,token_times\nx,5\n"))
+    assert csv.field_size_limit() == before
 
 
 def test_a_header_alone_is_no_request_at_all(file):
@@ -171,8 +182,8 @@ def test_one_object_and_a_list_of_objects_are_read_too(file):
     ('{"arrival": 0, "token_times": 5}', "token_times must be a sequence"),
     ('{"arrival": 0, "error": {"code": 5}}', "error must be a message"),
     ('{"arrival": 0, "chunks": [[1]]}', r"chunks\[0\] must be a sequence of 2"),
-    ('{"arrival": 1' + "0" * 400 + "}", "arrival must be a finite number"),
-    ("{}", "its keys are none"), ("[5]", "item 0: an object is needed, got 5"),
+    pytest.param('{"arrival": 1' + "0" * 400 + "}", "arrival must be a finite number", id="huge"),
+    pytest.param("[" * 200_000, "nested too deeply", id="deep"), ("{}", "its keys are none"), ("[5]", "item 0: an object is needed, got 5"),
     ('{"mean_ttft_ms": 5, "completed": 3}', "--save-detailed"),
 ])
 def test_a_bad_json_file_is_refused_with_file_place_and_reason(file, text, message):
