@@ -13,7 +13,7 @@ from mgpt.cache import KVCache
 from mgpt.config import GPTConfig
 from mgpt.generate import generate_cached
 from mgpt.model import forward, init_params
-from mgpt.sampling import probabilities
+from mgpt.sampling import probabilities, sample
 from mgpt.speculative import (Round, accept_probability, acceptance_rate, exact_distribution, expected_speedup,
                               expected_tokens, residual, speculative_generate, verify)
 
@@ -308,23 +308,26 @@ def test_a_rewind_over_a_block_edge_gives_the_blocks_back(block_size):
     assert run.tokens == generate_cached(*target, PROMPT, 12).tokens and cache.seq_len == 16
 
 
-@pytest.mark.parametrize("noise, gamma", [(0.0, 2), (0.5, 1), (0.5, 3), (5.0, 2)])
+@pytest.mark.parametrize("noise, gamma", [(0.5, 1), (0.5, 2), (5.0, 2)])
 def test_sampled_texts_have_the_target_s_distribution(noise, gamma):
-    """All 27 texts of 3 tokens over 3 ids: frequencies of 1,500 runs against exact products of the target's rows."""
+    """The first 3 of 4 tokens over 3 ids: frequencies of 700 runs against exact products of the target's rows."""
     tiny = GPTConfig(vocab_size=3, max_seq_len=8, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=4, n_inner=4,
                      tie_embeddings=False)
-    target, draft, rng, n = model(4, config=tiny), model(4, noise, config=tiny), np.random.default_rng(11), 1500
+    target, draft, rng, n = model(4, config=tiny), model(4, noise, config=tiny), np.random.default_rng(11), 700
     exact = {}
     for text in itertools.product(range(3), repeat=3):
         rows = forward(*target, [0, *text])
         exact[text] = math.prod(probabilities(rows[i])[token] for i, token in enumerate(text))
-    counts = dict.fromkeys(exact, 0)
-    for _ in range(n):
-        counts[tuple(speculative_generate(target, draft, [0], 3, gamma=gamma, rng=rng).tokens)] += 1
-    chi_square = sum((counts[t] - n * exact[t]) ** 2 / (n * exact[t]) for t in exact)
-    assert chi_square < 54.05  # 26 degrees of freedom: exceeded once in 1,000
-    uniform = sum((counts[t] - n / 27) ** 2 / (n / 27) for t in exact)
-    assert uniform > 200  # the same test does see another distribution
+
+    def chi_square(generation):
+        counts = dict.fromkeys(exact, 0)
+        for _ in range(n):
+            counts[tuple(generation().tokens[:3])] += 1
+        return sum((counts[text] - n * p) ** 2 / (n * p) for text, p in exact.items())
+
+    # 26 degrees of freedom: 54.05 is exceeded once in 1,000.  The draft's own texts are far beyond it.
+    assert chi_square(lambda: speculative_generate(target, draft, [0], 4, gamma=gamma, rng=rng)) < 54.05
+    assert chi_square(lambda: generate_cached(*draft, [0], 3, sampler=lambda row: sample(row, rng))) > 200
 
 
 def test_the_same_rng_gives_the_same_text():
