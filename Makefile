@@ -27,7 +27,7 @@ serve: book
 	$(PY) -m http.server --directory _build/html --bind 127.0.0.1 8000
 
 lab: env
-	JUPYTER_CONFIG_DIR=.jupyter $(PY) -m jupyterlab exercises
+	JUPYTER_CONFIG_DIR=.jupyter $(PY) -m jupyterlab --LabApp.default_url=/lab/tree/exercises
 
 test: book
 	$(PY) -m pytest
