@@ -1,12 +1,16 @@
 """These tests compare with other tools, which have an environment of their own: `make oracles`."""
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads of torch wait for each other on a busy machine
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 TOOLS = ("torch", "transformers", "onnx", "onnxruntime", "gguf")
 missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
-collect_ignore_glob = ["test_*.py"] if missing else []  # then `pytest tests/oracles` alone ends with "no tests"
+collect_ignore_glob = ["test_*.py"] if missing else []  # `pytest tests/oracles` then runs no test
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
