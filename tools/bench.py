@@ -2,8 +2,8 @@
 
     .venv/bin/python tools/bench.py [--quick] [--out FILE]
 
-Where .venv-oracles exists (`make oracles`), transformers runs beside it with the same weights, in a child process.
-CPU time, not the clock on the wall: what a busy machine makes a process wait does not count, though its caches do.
+Where .venv-oracles exists (`make oracles`), transformers runs beside it, in a child process, with the same
+weights.  CPU time, not the clock on the wall: waiting for a busy machine does not count.
 """
 
 import os
@@ -39,7 +39,7 @@ PROMPT = 32  # positions before the tokens that are timed
 SHAPES = {
     "tiny": oracles.llama(2, 4, 2, 64, 128, 40, max_position_embeddings=2048),
     "small": oracles.llama(4, 8, 4, 256, 768, 1000, max_position_embeddings=2048),
-    "gpt2s": oracles.llama(12, 12, 12, 768, 2048, 50257, max_position_embeddings=2048, tie_word_embeddings=True),
+    "gpt2s": oracles.llama(12, 12, 12, 768, 2048, 50257, tie_word_embeddings=True),
 }
 # measure -> shape -> (target, True when larger is better)
 TARGETS = {
@@ -83,7 +83,7 @@ def weights(name):
 
 
 def full_prefix_time(one_pass, config, n_new, n_timed=32):
-    """Seconds that passes over PROMPT, PROMPT + 1, ... (n_new of them) take, from n_timed of them evenly spread."""
+    """Seconds of n_new passes over PROMPT, PROMPT + 1, ... ids, from n_timed of them, evenly spread."""
     step = max(1, n_new // n_timed)
     lengths = range(PROMPT + step // 2, PROMPT + n_new, step)
     ids = oracles.draw_ids(config, 1, PROMPT + n_new)
@@ -114,7 +114,7 @@ class Shape:
         return cpu_time(lambda: [row @ x for row, x in zip(self.rows, self.matrices)])
 
     def decode_step(self, n_steps=8, batch=None):
-        """One decode pass, of one sequence or of a batch together: the mean of n_steps behind 64 positions."""
+        """One decode pass, of one sequence or of a batch together: the mean of n_steps behind 64 ids."""
         lead = () if batch is None else (batch,)
         cache = KVCache(self.config, 64 + n_steps, batch=batch)
         forward(self.params, self.config, np.ones((*lead, 64), int), cache, last_only=True)
@@ -138,13 +138,13 @@ class Transformers:
     """transformers' Llama in a child process, or nothing where it is not installed."""
 
     def __init__(self):
-        folder = ROOT / ".venv-oracles"
-        found = [path for path in (folder / "bin" / "python", folder / "Scripts" / "python.exe") if path.exists()]
         self.process = self.versions = None
-        if found:
-            self.process = subprocess.Popen([str(found[0]), __file__, "--transformers"], text=True,
-                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            self.versions = self._answer()
+        for python in ("bin/python", "Scripts/python.exe"):
+            if (ROOT / ".venv-oracles" / python).exists():
+                self.process = subprocess.Popen(
+                    [str(ROOT / ".venv-oracles" / python), __file__, "--transformers"], text=True, stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                self.versions = self._answer()
 
     def _answer(self):
         line = self.process.stdout.readline()
@@ -168,7 +168,7 @@ class Transformers:
 
 
 def serve_transformers():
-    """The child: answers [shape, with cache, passes to time] with CPU seconds for 64 new tokens, a line each."""
+    """The child: answers [shape, with cache, passes to time] with CPU seconds for 64 tokens, a line each."""
     import torch
     import transformers
 
@@ -185,10 +185,15 @@ def serve_transformers():
 
         def one_pass(ids):
             with torch.inference_mode():
-                return int(model(torch.tensor([ids]), use_cache=False, logits_to_keep=1).logits[0, -1].argmax())
+                return model(torch.tensor([ids]), use_cache=False, logits_to_keep=1).logits.argmax().item()
+
+        def generate():
+            ids = torch.tensor([prompt])
+            model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=64, do_sample=False,
+                           pad_token_id=0)
 
         if cache:
-            seconds = cpu_time(lambda: oracles.torch_greedy(model, prompt, 64))
+            seconds = cpu_time(generate)
         else:
             seconds = full_prefix_time(one_pass, config, 64, n_timed)
         print(json.dumps(seconds), flush=True)
@@ -223,12 +228,13 @@ def measure(quick, transformers, say):
             alone, batch = in_turn(3 * repeats, shape.decode_step, lambda: shape.decode_step(batch=8))
             values["8 alone ÷ batch of 8, context 64"][name] = 8 * alone / batch
         say(f"{name}: transformers")
-        ours, cache, none = in_turn(3 if large else repeats, shape.cached, lambda: transformers.seconds(name, True),
-                                    lambda: transformers.seconds(name, False, 8))
+        ours, cache, none = in_turn(
+            3 if large else repeats, shape.cached, lambda: transformers.seconds(name, True),
+            lambda: transformers.seconds(name, False, 8))
         values["transformers with cache ÷ cached"][name] = cache / ours
         values["transformers without cache ÷ cached"][name] = none / ours
     say("tiny: a fresh process")
-    values["start + 64 tokens, CPU seconds"]["tiny"] = in_turn(repeats, lambda: child_cpu_time(ONE_PROCESS))[0]
+    values["start + 64 tokens, CPU seconds"]["tiny"], = in_turn(repeats, lambda: child_cpu_time(ONE_PROCESS))
     return values
 
 
@@ -263,7 +269,7 @@ def machine(versions):
 
 def main():
     parser = argparse.ArgumentParser(description="Print the speed table with its targets.")
-    parser.add_argument("--quick", action="store_true", help="tiny and small alone, short texts: under a minute")
+    parser.add_argument("--quick", action="store_true", help="tiny and small, short texts: under a minute")
     parser.add_argument("--out", default=None, help="write the result as JSON to this file")
     parser.add_argument("--transformers", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -287,8 +293,9 @@ def main():
     rows = [(x["measure"], x["shape"], x["value"], x["target"], x["result"]) for x in lines]
     print(table(rows, ("ratio of medians", "shape", "value", "target", "result")))
     if args.out:
-        text = json.dumps({"machine": described, "quick": args.quick, "lines": lines}, indent=1, ensure_ascii=False)
-        Path(args.out).write_text(text + "\n", encoding="utf-8", newline="\n")
+        result = {"machine": described, "quick": args.quick, "lines": lines}
+        text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+        Path(args.out).write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":
