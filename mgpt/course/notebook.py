@@ -22,7 +22,7 @@ class Session:
         except ValueError as error:
             print(f"! {error}")
             return Result(str(question_id), ERROR, 0, 0, str(error))
-        result = judge(question, _caller(question, answer))
+        result = judge(question, caller(question, answer))
         self.results[question.id] = result
         print(result)
         if result.status == FAIL:
@@ -56,7 +56,7 @@ class Session:
                 print(f"  {mark} {question.id:<28} {_(status)}")
 
 
-def _caller(question, answer):
+def caller(question, answer):
     """call(*args) for the judge, over the learner's own object in this process."""
     def call(*args):
         if answer is Ellipsis or answer is None:
