@@ -4,16 +4,23 @@ Judged by the keys that are there, not by a list of model names; the one excepti
 on every second layer without saying so.  A key that is null counts as absent, except the number of KV heads.
 """
 
-from mgpt.validate import integer
+from mgpt.validate import integer, one_of
 
 # One thing under the names that public configs give it, the usual one first.
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads",
+         "attention_heads")
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "kv_n_heads",
             "num_attention_groups", "num_key_value_heads_per_layer", "multi_query_group_num")
 HIDDEN = ("hidden_size", "n_embd", "d_model", "n_embed", "model_dim", "dim")
 HEAD_DIM = ("head_dim", "attention_head_dim", "kv_channels")
 WINDOW = ("sliding_window", "attention_window_size")
+MARKS = {  # one number a layer -> what 0 and what 1 stands for
+    "hybrid_layer_pattern": ("full_attention", "sliding_attention"),  # MiMo-V2
+    "attn_type_list": ("linear_attention", "full_attention"),  # MiniMax-01
+    "no_rope_layers": ("full_attention", "chunked_attention"),  # Llama 4
+}
+PER_LAYER = {*HEADS, *KV_HEADS, *HEAD_DIM, *MARKS}  # what may be a list, with an entry for each layer
 KINDS = {  # what public configs call a layer -> what it caches; "any" slides where the config has a window
     **dict.fromkeys(("full_attention", "global_attention", "global", "deepseek_sparse_attention"), "full"),
     **dict.fromkeys(("sliding_attention", "local_attention", "local"), "sliding"),
@@ -34,7 +41,7 @@ class Keys:
         """The first of the names that is there and not null: an int, or a list of one a layer; else None."""
         for name in names:
             value = self.config.get(name)
-            if isinstance(value, list) and name not in LAYERS + WINDOW:
+            if isinstance(value, list) and name in PER_LAYER:
                 if self.n_layer and len(value) != self.n_layer:
                     raise ValueError(f"{name} must have {self.n_layer} entries (layers), got {len(value)}")
                 return [integer(f"{name}[{i}]", entry, at_least) for i, entry in enumerate(value)]
@@ -63,6 +70,10 @@ class Keys:
             raise ValueError(f"{name} must be a list, got {value!r}")
         return list(value or ())
 
+    def places(self, name, start=0):
+        """Positions of layers, counted from `start`, as a set counted from 0."""
+        return {integer(f"{name}[{i}]", place, start) - start for i, place in enumerate(self.listed(name))}
+
 
 def decoder_part(config):
     """The dict that describes the language model: a nested one (of a multimodal config), or config itself."""
@@ -90,20 +101,19 @@ def ruled_layers(keys, n, window):
         return ["linear_attention" if (i + 1) % every else "full_attention" for i in range(n)]
     if every := keys.read("attn_layer_period"):  # Jamba
         offset = keys.need("attn_layer_offset", at_least=0)
+        if offset is not None and offset >= every:
+            raise ValueError(f"attn_layer_offset must be < attn_layer_period = {every}, got {offset}")
         return ["attention" if i % every == offset else "mamba" for i in range(n)]
     for name in ("attn_layer_indices", "full_attn_idxs", "hybrid_layer_ids"):  # Bamba, LFM2, Zamba2
-        if places := keys.listed(name):
+        if places := keys.places(name):
             return ["attention" if i in places else "mamba" for i in range(n)]
-    if isinstance(linear, dict) and isinstance(linear.get("full_attn_layers"), list):  # Kimi-Linear
-        places = linear["full_attn_layers"]  # counted from 1
-        return ["full_attention" if i + 1 in places else "linear_attention" for i in range(n)]
+    if places := isinstance(linear, dict) and Keys(linear).places("full_attn_layers", start=1):  # Kimi-Linear
+        return ["full_attention" if i in places else "linear_attention" for i in range(n)]
     if cycle := keys.listed("block_types"):  # RecurrentGemma
         return [cycle[i % len(cycle)] for i in range(n)]
-    for name, off, on in (("hybrid_layer_pattern", "full_attention", "sliding_attention"),  # MiMo-V2
-                          ("attn_type_list", "linear_attention", "full_attention"),  # MiniMax-01
-                          ("no_rope_layers", "full_attention", "chunked_attention")):  # Llama 4
+    for name, kinds in MARKS.items():
         if keys.listed(name) and (chunk or name != "no_rope_layers"):  # SmolLM3 has the list, but no chunks
-            return [on if mark else off for mark in keys.read(name, at_least=0)]
+            return [kinds[one_of(name, mark, (0, 1))] for mark in keys.read(name, at_least=0)]
     if chunk and not window:
         every = keys.read("no_rope_layer_interval") or 4
         return ["chunked_attention" if (i + 1) % every else "full_attention" for i in range(n)]

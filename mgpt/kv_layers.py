@@ -76,7 +76,7 @@ def reusing_layers(keys, n):
     if shared > n:
         raise ValueError(f"num_kv_shared_layers must be <= the {n} layers, got {shared}")
     every = keys.need("cla_share_factor") if keys.flag("use_cla") else 1  # Hunyuan: all but a group's first
-    across = keys.listed("cross_attention_layers")  # Llama-3.2-Vision
+    across = keys.places("cross_attention_layers")  # Llama-3.2-Vision
     return {i for i in range(n) if i >= n - shared or i in across or (every and i % every)}
 
 

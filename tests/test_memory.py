@@ -13,6 +13,11 @@ from mgpt.memory import DTYPES, KVShape, PagedBytes, format_bytes, kv_cache_byte
 CONFIGS = Path(__file__).parent / "data" / "configs"
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 LAYERS, HEADS, KV, HIDDEN = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size"
+KEYS = sorted({key for path in CONFIGS.glob("*.json") for key in json.loads(path.read_text())} | {
+    HIDDEN, "head_dim", "attn_config", "linear_attn_config", "full_attn_layers", "num_nextn_predict_layers",
+    "use_mla", "block_types", "attention_layers", "window_size", "use_cla", "cla_share_factor", "cross_attention_layers",
+    "no_rope_layers", "no_rope_layer_interval", "attn_type_list", "attn_layer_indices", "attention_k_eq_v",
+    "num_global_key_value_heads", "global_head_dim", "layers_block_type", "compress_ratios", "attn_type"})
 LLAMA = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096}
 MLA = {"num_hidden_layers": 61, "num_attention_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
 
@@ -379,6 +384,14 @@ def test_a_count_of_a_wrong_type_is_refused_by_its_key(key, value):
         KVShape.from_hf({**LLAMA, key: value})
 
 
+@pytest.mark.parametrize("key", [LAYERS, HIDDEN, "sliding_window", "kv_lora_rank", "v_head_dim",
+                                 "full_attention_interval", "attn_layer_period", "attention_chunk_size",
+                                 "num_kv_shared_layers"])
+def test_a_count_that_is_no_list_is_refused_as_one(key):
+    with pytest.raises(ValueError, match=f"^{key} must be an integer >= .* got \\[4"):
+        KVShape.from_hf({**LLAMA, key: [4] * 32})
+
+
 @pytest.mark.parametrize("config, words", [
     ([], "must be a dict"), (None, "must be a dict"), ("{}", "must be a dict"), ([LLAMA], "must be a dict"),
     ({**LLAMA, "num_key_value_heads": 5}, "num_key_value_heads = 5 must divide num_attention_heads = 32"),
@@ -395,6 +408,11 @@ def test_a_count_of_a_wrong_type_is_refused_by_its_key(key, value):
     ({**LLAMA, "full_attention_interval": 0}, "full_attention_interval must be an integer >= 1"),
     ({**LLAMA, "num_kv_shared_layers": 33}, "num_kv_shared_layers must be <= the 32 layers"),
     ({**LLAMA, "num_key_value_heads": [8] * 31}, "num_key_value_heads must have 32 entries"),
+    ({**LLAMA, "attn_layer_period": 8, "attn_layer_offset": 8}, "attn_layer_offset must be < attn_layer_per"),
+    ({**LLAMA, "attn_layer_indices": ["9"]}, r"attn_layer_indices\[0\] must be an integer"),
+    ({**LLAMA, "cross_attention_layers": [3, 8.0]}, r"cross_attention_layers\[1\] must be an integer"),
+    ({**LLAMA, "linear_attn_config": {"full_attn_layers": [0]}}, r"full_attn_layers\[0\] must be an int"),
+    ({**LLAMA, "hybrid_layer_pattern": [0, 2] * 16}, "hybrid_layer_pattern must be one of 0, 1, got 2"),
     ({**LLAMA, "sliding_window": 8, "sliding_window_pattern": "LX"}, "sliding_window_pattern must be"),
     ({**MLA, "kv_lora_rank": "512"}, "kv_lora_rank must be"),
     ({**MLA, "qk_rope_head_dim": 6.4}, "qk_rope_head_dim must be"),
@@ -468,6 +486,23 @@ def test_ranks_that_cannot_share_the_heads_are_refused(keys, tp, words):
 
 names = st.sampled_from(sorted(path.stem for path in CONFIGS.glob("*.json")))
 dtypes = st.sampled_from(["f32", "f16", "bf16", "fp8", "int8", "int4"])
+
+
+json_values = st.recursive(
+    st.sampled_from([None, True, False, -1, 0, 1, 2, 4, 8, 2.0, float("nan"), "", "L", "M*-E", "full_attention"]),
+    lambda inner: st.lists(inner, min_size=4, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=5)
+
+
+@settings(LAWS, max_examples=150)
+@given(st.sampled_from([{}, LLAMA, MLA, {LAYERS: 4, HEADS: 4, HIDDEN: 32}]),
+       st.dictionaries(st.sampled_from(KEYS), json_values, max_size=4))
+def test_any_json_is_counted_or_refused_and_never_a_crash(base, keys):
+    try:
+        model = KVShape.from_hf({**base, **keys})
+    except ValueError:
+        return
+    assert 0 <= model.bytes_per_token() <= model.bytes(7) <= 7 * model.bytes_per_token()
 
 
 @LAWS
