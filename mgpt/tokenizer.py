@@ -4,8 +4,8 @@ import numbers
 import re
 import unicodedata
 
-# A digit, a run of letters, or any other visible character by itself.
-PIECE = re.compile(r"[0-9]|[^\W\d_]+|\S")
+# A run of letters, or any other visible character (a digit, a mark) by itself.
+PIECE = re.compile(r"[^\W\d_]+|\S")
 
 
 class Tokenizer:
