@@ -41,8 +41,8 @@ def load_traces(path):
                 raise ValueError(f"{place}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}, {error}") from None
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply to be a file of traces") from None
+    except (OverflowError, RecursionError):
+        raise ValueError(f"{path} holds numbers too large, or lists too deep, for a file of traces") from None
     return traces
 
 
@@ -141,7 +141,7 @@ def _read(reader, place, document):
         return list(reader(document))
     except KeyError as error:
         raise ValueError(f"{place}: a result of {reader.__name__} with {error} missing") from None
-    except (AttributeError, IndexError, OverflowError, TypeError) as error:
+    except (AttributeError, IndexError, TypeError) as error:
         raise ValueError(f"{place}: not the shape of a result of {reader.__name__}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from None

@@ -183,7 +183,7 @@ def test_one_object_and_a_list_of_objects_are_read_too(file):
     ('{"arrival": 0, "error": {"code": 5}}', "error must be a message"),
     ('{"arrival": 0, "chunks": [[1]]}', r"chunks\[0\] must be a sequence of 2"),
     pytest.param('{"arrival": 1' + "0" * 400 + "}", "arrival must be a finite number", id="huge"),
-    pytest.param("[" * 200_000, "nested too deeply", id="deep"), ("{}", "its keys are none"), ("[5]", "item 0: an object is needed, got 5"),
+    pytest.param("[" * 200_000, "lists too deep", id="deep"), ("{}", "its keys are none"), ("[5]", "item 0: an object is needed, got 5"),
     ('{"mean_ttft_ms": 5, "completed": 3}', "--save-detailed"),
 ])
 def test_a_bad_json_file_is_refused_with_file_place_and_reason(file, text, message):
@@ -221,6 +221,25 @@ def test_without_start_times_all_arrivals_are_zero(file):
     assert [measures(t) for t in traces] == with_starts
 
 
+def serving(ttft, itls, n, error=""):
+    return {"ttfts": [ttft], "itls": [itls], "output_lens": [n], "errors": [error]}
+
+
+@pytest.mark.parametrize(("document", "n", "gaps", "chunk_gaps"), [
+    (serving(0.1, [0.1], 0), 0, None, None), (serving(0.0, [], 16), 0, None, None),
+    (serving(0.1, [0.1], 1), 1, [], None), (serving(0.1, [], 1), 1, [], None),
+    (serving(0.1, [0.5], 2), 2, [500], None), (serving(0.1, [], 9), 9, None, []),
+    (serving(0.1, [0.5], 9), 9, None, None), (serving(0.1, [0.5, 0.5], 0, "lost"), 3, [500, 500], None),
+    (serving(0.1, [0.5], 3, None), 3, None, None),
+], ids=["no token, yet chunks", "the requested length", "more chunks than tokens", "one token", "two tokens",
+        "one chunk", "two chunks", "lost after three chunks", "null error"])
+def test_serving_results_by_the_number_of_chunks_and_tokens(file, document, n, gaps, chunk_gaps):
+    trace, = load_traces(file(json.dumps(document)))
+    assert trace.n_tokens == n and trace.chunk_gaps == chunk_gaps
+    assert trace.gaps == (gaps if gaps is None else pytest.approx(gaps))
+    assert trace.ttft == (pytest.approx(100) if n else None)
+
+
 def test_sglang_details_a_run_a_line():
     """sglang bench_serving: success, ttft 0.0 and the requested 16 tokens for an answer without any."""
     traces = load_traces(DATA / "bench_sglang.jsonl")
@@ -243,6 +262,20 @@ def test_aiperf_records():
     assert traces[2].error == "499 RequestCancellationError Request was cancelled after 0.000 seconds"
     assert traces[4].failed  # `if not output_token_count` takes these 0 tokens for a missing count
     assert summarize(traces).n_errors == 2
+
+
+def test_aiperf_one_token_ends_where_it_begins(file):
+    metrics = {"time_to_first_token": {"value": 5, "unit": "ms"}, "request_latency": {"value": 9, "unit": "ms"},
+               "output_sequence_length": {"value": 1, "unit": "tokens"}}
+    trace, = load_traces(file(lines({"metadata": {"request_start_ns": 7}, "metrics": metrics, "error": None})))
+    assert measures(trace) == (5, [], None, 5, 1)
+
+
+def test_aiperf_a_cancelled_request_failed_also_without_an_error(file):
+    metadata = {"request_start_ns": 7, "was_cancelled": True}
+    metrics = {"time_to_first_token": {"value": 5, "unit": "ms"}}
+    trace, = load_traces(file(lines({"metadata": metadata, "metrics": metrics})))
+    assert (trace.error, trace.ttft) == ("cancelled", 5)
 
 
 def test_genai_perf_profile_export():
@@ -294,6 +327,11 @@ def test_guidellm_of_old_releases():
     assert [t.error for t in traces] == [None, "timeout"]
 
 
+def silent(start):
+    """A request of Perf Analyzer without any response."""
+    return {"timestamp": start, "response_timestamps": [], "response_outputs": []}
+
+
 def timings(document):
     return document["benchmarks"][0]["requests"]["successful"][0]["info"]["timings"]
 
@@ -305,6 +343,9 @@ def timings(document):
     ("bench_vllm.json", lambda d: d["itls"][0].insert(1, -0.1), r"itls \[0\]\[2\] must be a finite number"),
     ("bench_vllm.json", lambda d: d.update(output_lens=[2.5] * 6), r"output_lens\[0\] must be a whole"),
     ("bench_vllm.json", lambda d: d.update(start_times=[5, "x"] * 3), r"start_times\[1\] must be a finite"),
+    ("bench_vllm.json", lambda d: d.update(start_times=[10**400] * 6), r"start_times\[0\] must be a finite"),
+    ("bench_genai_perf.json", lambda d: d["experiments"][0].update(requests=[silent(10**308), silent(-(10**308))]),
+     "numbers too large"),
     ("bench_vllm.json", lambda d: d.update(ttfts=5), "not the shape of a result of serving"),
     ("bench_guidellm.json", lambda d: d["benchmarks"][0]["requests"].clear(), "no benchmark holds a request"),
     ("bench_guidellm.json", lambda d: d["benchmarks"][0].pop("requests"), "guidellm with 'requests' missing"),
