@@ -16,7 +16,7 @@ from mgpt.hf import load_hf
 from mgpt.model import layer_shapes
 from mgpt.tokenizer import Tokenizer
 
-__all__ = ["load_hf", "load_mg2", "mg2_card", "read_arrays", "save_checkpoint"]
+__all__ = ["cast", "load_hf", "load_mg2", "mg2_card", "read_arrays", "save_checkpoint"]
 
 
 def load_mg2():
@@ -38,7 +38,7 @@ def mg2_card():
 def read_arrays(file, config, dtype=np.float64):
     """The params of an .npz file (a path or an open binary file), for a model of the shape `config`.
 
-    ValueError: arrays that are missing, not foreseen, of another shape, no floats or not finite; pickled objects.
+    ValueError: arrays missing, not foreseen, of another shape, no floats, not finite; pickled objects.
     """
     with np.load(file, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
@@ -56,6 +56,13 @@ def read_arrays(file, config, dtype=np.float64):
         for layer in range(config.n_layer)
     ]
     return params
+
+
+def cast(params, dtype):
+    """A copy of nested params (dicts and lists of arrays) in another float dtype."""
+    if isinstance(params, dict):
+        return {name: cast(value, dtype) for name, value in params.items()}
+    return [cast(value, dtype) for value in params] if isinstance(params, list) else params.astype(dtype)
 
 
 def save_checkpoint(folder, name, params, config, vocabulary, card):

@@ -12,7 +12,7 @@ import pytest
 
 import mgpt.checkpoint
 import mgpt.hf
-from mgpt.checkpoint import load_mg2, mg2_card, read_arrays, save_checkpoint
+from mgpt.checkpoint import cast, load_mg2, mg2_card, read_arrays, save_checkpoint
 from mgpt.config import GPTConfig
 from mgpt.model import forward, init_params
 from mgpt.policy import VOCABULARY
@@ -55,6 +55,15 @@ def test_every_load_is_a_fresh_copy():
     first["embed"][:] = 0
     first["layers"][0]["qkv"][:] = 0
     assert second["embed"].any() and second["layers"][0]["qkv"].any()
+
+
+def test_cast_copies_and_keeps_the_nesting():
+    params = load_mg2()[0]
+    single = cast(params, np.float32)
+    assert arrays(single).keys() == arrays(params).keys()
+    assert {array.dtype for array in arrays(single).values()} == {np.dtype(np.float32)}
+    same = cast(params, np.float64)
+    assert not any(np.shares_memory(arrays(same)[name], array) for name, array in arrays(params).items())
 
 
 def test_the_files_are_small_and_hold_no_pickled_objects():

@@ -7,7 +7,7 @@ import numpy as np
 
 from mgpt.blocks import BlockPool, PagedKVCache
 from mgpt.cache import KVCache
-from mgpt.checkpoint import load_mg2
+from mgpt.checkpoint import cast, load_mg2
 from mgpt.cli import print_json, table
 from mgpt.generate import generate_cached, generate_full_prefix
 from mgpt.model import forward
@@ -25,7 +25,7 @@ N_CLOSEST = 5
 
 def arguments(parser):
     parser.add_argument("--hard", action="store_true",
-                        help="192 policies of 7 items and 4 updates, 1,344 questions, instead of 64 of 4 and 2, 256")
+                        help="192 policies of 7 items and 4 updates, 1,344 questions (not 64 of 4 and 2, 256)")
 
 
 def run(args):
@@ -52,9 +52,9 @@ def run(args):
 def measure(asked):
     """Yields (row, number of rows) for every way of running MG-2 over the questions `asked`, float64 first.
 
-    A row is a dict of plain values: name, accuracy, changed (answers that differ from float64's), nbytes (the sum
-    of weight_nbytes, with scales, and kv_nbytes, of one question's positions; None without a cache), right and
-    stale answers, accuracy on updated and untouched items, and the questions that were decided most closely.
+    A row is a dict of plain values: name, accuracy, changed (answers that differ from float64's), nbytes (the
+    sum of weight_nbytes, with scales, and kv_nbytes, of one question's positions; None without a cache), right
+    and stale answers, accuracy on updated and untouched items, and the questions decided most closely.
     """
     params, config, tokenizer = load_mg2()
     # One prompt of each calibration policy fixes the scales of a head or channel.
@@ -78,7 +78,8 @@ def measure(asked):
             "questions": len(asked), "right": result.right, "stale": result.stale,
             "accuracy_updated": result.accuracy_on(updated=True),
             "accuracy_untouched": result.accuracy_on(updated=False),
-            "smallest_margin": closest[0]["margin"], "near_ties": result.near_ties(NEAR_TIE), "closest": closest,
+            "smallest_margin": closest[0]["margin"], "near_ties": result.near_ties(NEAR_TIE),
+            "closest": closest,
         }, len(ways)
 
 
@@ -98,7 +99,7 @@ def _ways(params, config, calibration_ids):
     def paged(capacity, batch):
         return PagedKVCache(config, BlockPool(-(-capacity // BLOCK_SIZE), BLOCK_SIZE))
 
-    float64, single = functools.partial(plain, np.float64), _cast(params, np.float32)
+    float64, single = functools.partial(plain, np.float64), cast(params, np.float32)
     vector = {bits: functools.partial(quantized, bits, "vector", None) for bits in (8, 4, (4, None), (None, 4))}
     weights = {(bits, per): quantize_params(params, bits, per, include_embeddings=True)
                for bits in (8, 4, 3) for per in ("tensor", "row", 32)}
@@ -133,7 +134,7 @@ def _weights_name(bits, per):
 
 
 def _prefix_shared(params, config):
-    """answer(prompt_ids) for `evaluate`, over one pool: whole blocks of earlier prompts' beginnings are reused."""
+    """answer(prompt_ids) for `evaluate`, over one pool: whole blocks of earlier prompts are reused."""
     pool = BlockPool(64, BLOCK_SIZE)
     prefixes = PrefixCache(pool, model_key="mg2")
 
@@ -147,12 +148,6 @@ def _prefix_shared(params, config):
         return rows
 
     return answer
-
-
-def _cast(node, dtype):
-    if isinstance(node, dict):
-        return {key: _cast(value, dtype) for key, value in node.items()}
-    return [_cast(value, dtype) for value in node] if isinstance(node, list) else node.astype(dtype)
 
 
 def _nbytes(node):

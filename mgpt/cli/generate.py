@@ -15,7 +15,7 @@ def arguments(parser):
                                        'answer:"; with --model, token ids, as "1 15 27"')
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--cached", action="store_true", help="one prefill, then one pass a token (the default)")
-    how.add_argument("--full-prefix", action="store_true", help="the whole growing text through the model each token")
+    how.add_argument("--full-prefix", action="store_true", help="the whole text through the model for each token")
     parser.add_argument("--max-new-tokens", type=int, default=16, metavar="N", help="at most (default: 16)")
     parser.add_argument("--model", metavar="FOLDER", help="a Llama-family model: config.json and safetensors; "
                                                           "it takes and gives token ids")
