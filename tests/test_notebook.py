@@ -118,7 +118,11 @@ class Liar(int):
     __hash__ = int.__hash__
 
 
-@pytest.mark.parametrize("value", [Liar(3), object(), {1, 2}, {1: 2}, b"x", 1j, np.array(["a"]), lambda: 0, [Liar(1)]])
+class ListLiar(list):
+    pass
+
+
+@pytest.mark.parametrize("value", [Liar(3), ListLiar([3]), object(), {1, 2}, {1: 2}, b"x", 1j, np.array(["a"]), lambda: 0, [Liar(1)]])
 def test_only_exact_plain_values_cross_to_the_judge(value):
     with pytest.raises(NotPlain):
         plain(value)
