@@ -89,11 +89,8 @@ class Ledger:
         while self.resident() > self.limit:
             users = self.users()
             idle = [key for key in self.cache if not users[key]]
-            name, i = min(idle, key=lambda key: (self.cache[key], -key[1]))
-            # A block behind it cannot be found any more: whoever computed it keeps it as a private one.
-            self.cache = {key: use for key, use in self.cache.items() if key[0] != name or key[1] < i}
-            for run in self.running:
-                run.shared = [key for key in run.shared if key in self.cache]
+            # Where a block behind it is in use, its user files its own copy of this one at the end of the tick.
+            del self.cache[min(idle, key=lambda key: (self.cache[key], -key[1]))]
 
     def remember(self):
         """File full prefix blocks, to be hit from the next tick on; the first of equal ones is kept."""
