@@ -15,7 +15,8 @@ LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 LAYERS, HEADS, KV, HIDDEN = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size"
 KEYS = sorted({key for path in CONFIGS.glob("*.json") for key in json.loads(path.read_text())} | {
     HIDDEN, "head_dim", "attn_config", "linear_attn_config", "full_attn_layers", "num_nextn_predict_layers",
-    "use_mla", "block_types", "attention_layers", "window_size", "use_cla", "cla_share_factor", "cross_attention_layers",
+    "use_mla", "block_types", "attention_layers", "window_size", "use_cla", "cla_share_factor",
+    "cross_attention_layers",
     "no_rope_layers", "no_rope_layer_interval", "attn_type_list", "attn_layer_indices", "attention_k_eq_v",
     "num_global_key_value_heads", "global_head_dim", "layers_block_type", "compress_ratios", "attn_type"})
 LLAMA = {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096}
@@ -489,9 +490,9 @@ dtypes = st.sampled_from(["f32", "f16", "bf16", "fp8", "int8", "int4"])
 
 
 json_values = st.recursive(
-    st.sampled_from([None, True, False, -1, 0, 1, 2, 4, 8, 2.0, float("nan"), "", "L", "M*-E", "full_attention"]),
-    lambda inner: st.lists(inner, min_size=4, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
-    max_leaves=5)
+    st.sampled_from([None, True, False, -1, 0, 1, 2, 4, 8, 2.0, float("nan"), "", "L", "M*-E", "global"]),
+    lambda inner: (st.lists(inner, min_size=4, max_size=4)
+                   | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)), max_leaves=5)
 
 
 @settings(LAWS, max_examples=150)
