@@ -228,6 +228,16 @@ def test_calibration_takes_the_largest_magnitude_of_every_cache():
     assert calibrate_scales(config, [first], (None, 4), "head")[0] is None
 
 
+def test_calibrating_a_batch_is_calibrating_on_each_of_its_sequences():
+    config, params = model()
+    ids = np.random.default_rng(3).integers(0, 23, (3, 5))
+    batch = KVCache(config, 5, batch=3)
+    forward(params, config, ids, batch)
+    together = calibrate_scales(config, [batch], 4, "channel", batch=3)
+    np.testing.assert_allclose(together, calibrate_scales(config, [filled(config, params, row) for row in ids], 4,
+                                                          "channel"), rtol=1e-6)
+
+
 def test_calibration_leaves_the_caches_as_they_were_and_never_gives_a_scale_of_zero():
     config, params = model()
     cache = filled(config, params, [1, 2])
