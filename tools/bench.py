@@ -38,7 +38,7 @@ from mgpt.sampling import greedy
 PROMPT = 32  # positions before the tokens that are timed
 SHAPES = {
     "tiny": oracles.llama(2, 4, 2, 64, 128, 40, max_position_embeddings=2048),
-    "small": oracles.llama(4, 8, 4, 256, 768, 1000, max_position_embeddings=2048),
+    "small": oracles.llama(4, 8, 4, 256, 688, 1000, max_position_embeddings=2048),
     "gpt2s": oracles.llama(12, 12, 12, 768, 2048, 50257, tie_word_embeddings=True),
 }
 # measure -> shape -> (target, True when larger is better)
@@ -113,17 +113,18 @@ class Shape:
         """One product of a row with every weight matrix: their bytes ÷ the bandwidth of NumPy's gemv."""
         return cpu_time(lambda: [row @ x for row, x in zip(self.rows, self.matrices)])
 
-    def decode_step(self, n_steps=8, batch=None):
-        """One decode pass, of one sequence or of a batch together: the mean of n_steps behind 64 ids."""
-        lead = () if batch is None else (batch,)
-        cache = KVCache(self.config, 64 + n_steps, batch=batch)
-        forward(self.params, self.config, np.ones((*lead, 64), int), cache, last_only=True)
-        ids = np.ones((*lead, 1), int)
+    def filled_cache(self, batch=None):
+        """A cache that holds 64 positions, of one sequence or of a batch."""
+        cache = KVCache(self.config, 65, batch=batch)
+        ids = np.ones(64 if batch is None else (batch, 64), int)
+        forward(self.params, self.config, ids, cache, last_only=True)
+        return cache
 
-        def steps():
-            for _ in range(n_steps):
-                forward(self.params, self.config, ids, cache, last_only=True)
-        return cpu_time(steps) / n_steps
+    def decode_step(self, cache, ids):
+        """One decode pass behind 64 positions; the cache is put back."""
+        seconds = cpu_time(lambda: forward(self.params, self.config, ids, cache, last_only=True))
+        cache.truncate(64)
+        return seconds
 
 
 def child_cpu_time(code):
@@ -142,8 +143,8 @@ class Transformers:
         for python in ("bin/python", "Scripts/python.exe"):
             if (ROOT / ".venv-oracles" / python).exists():
                 self.process = subprocess.Popen(
-                    [str(ROOT / ".venv-oracles" / python), __file__, "--transformers"], text=True, stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                    [str(ROOT / ".venv-oracles" / python), __file__, "--transformers"], text=True,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
                 self.versions = self._answer()
 
     def _answer(self):
@@ -220,19 +221,22 @@ def measure(quick, transformers, say):
             short, long = in_turn(repeats, lambda: shape.cached(64), lambda: shape.cached(1024))
             values["growth exponent of cached time, 64 → 1024"][name] = math.log(long / short, 1024 / 64)
         say(f"{name}: bandwidth floor")
-        floor, step = in_turn(5 * repeats, shape.floor, shape.decode_step)
+        cache, one = shape.filled_cache(), np.ones(1, int)
+        floor, alone = in_turn(50 if large else 200, shape.floor, lambda: shape.decode_step(cache, one))
         if name in TARGETS["decode step ÷ bandwidth floor"]:
-            values["decode step ÷ bandwidth floor"][name] = step / floor
+            values["decode step ÷ bandwidth floor"][name] = alone / floor
         if not large:
             say(f"{name}: batch of 8")
-            alone, batch = in_turn(3 * repeats, shape.decode_step, lambda: shape.decode_step(batch=8))
+            caches, eight = shape.filled_cache(8), np.ones((8, 1), int)
+            alone, batch = in_turn(200, lambda: shape.decode_step(cache, one),
+                                   lambda: shape.decode_step(caches, eight))
             values["8 alone ÷ batch of 8, context 64"][name] = 8 * alone / batch
         say(f"{name}: transformers")
-        ours, cache, none = in_turn(
+        ours, with_cache, without = in_turn(
             3 if large else repeats, shape.cached, lambda: transformers.seconds(name, True),
             lambda: transformers.seconds(name, False, 8))
-        values["transformers with cache ÷ cached"][name] = cache / ours
-        values["transformers without cache ÷ cached"][name] = none / ours
+        values["transformers with cache ÷ cached"][name] = with_cache / ours
+        values["transformers without cache ÷ cached"][name] = without / ours
     say("tiny: a fresh process")
     values["start + 64 tokens, CPU seconds"]["tiny"], = in_turn(repeats, lambda: child_cpu_time(ONE_PROCESS))
     return values
