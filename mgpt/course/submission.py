@@ -51,6 +51,8 @@ def _match(code, stem):
             filled = [i for i in copies if cells[i]["source"].strip()]
             copies = filled or copies
             notes.append(f"{question.id}: {len(copies)} answer cells; the last one counts")
+            for other in copies[:-1]:  # not run at all: what it defines must not stand in for the one that counts
+                cells[other] = {**cells[other], "source": ""}
         if copies:
             answers[question.id] = copies[-1]
     return Submission(stem, tuple(cell["source"] for cell in cells), answers, tuple(notes))
