@@ -22,6 +22,7 @@ ITEMS = (
 VOCABULARY = MARKS + WORDS + tuple("0123456789") + ITEMS  # 40 words
 VALUES = range(100, 1000)
 ANSWER_LEN = 3  # digits
+MAX_UPDATES = 80  # the calibration split has at least 81 values of each item
 SPLITS = ("train", "calibration", "held_out")
 
 # The book's story, pairs of the held-out split.
@@ -109,10 +110,12 @@ def draw_policy(bits, split, n_items, n_updates):
     left = list(ITEMS)
     if integer("n_items", n_items, at_least=1) > len(left):
         raise ValueError(f"n_items must be at most {len(left)}, got {n_items}")
+    if integer("n_updates", n_updates) > MAX_UPDATES:
+        raise ValueError(f"n_updates must be at most {MAX_UPDATES}, got {n_updates}")
     items = [left.pop(_below(bits, len(left))) for _ in range(n_items)]
     lines = [(item, _draw_value(bits, split, item, ())) for item in items]
     updates = []
-    for _ in range(integer("n_updates", n_updates)):
+    for _ in range(n_updates):
         item = items[_below(bits, n_items)]
         said = [value for name, value in lines + updates if name == item]
         updates.append((item, _draw_value(bits, split, item, said)))

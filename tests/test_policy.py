@@ -40,6 +40,11 @@ def test_each_pair_has_one_split_and_every_item_and_last_digit_has_some_of_each(
         assert {(item, value % 10) for item, value in some} == set(itertools.product(ITEMS, range(10)))
 
 
+def test_one_item_can_be_updated_as_often_as_the_smallest_split_has_values():
+    drawn = draw_policy(np.random.PCG64(0), "calibration", 1, 80)
+    assert len(set(drawn.lines + drawn.updates)) == 81
+
+
 def test_the_story_of_the_book_was_never_trained_on():
     assert split_of("hotel", 600) == split_of("hotel", 750) == "held_out"
     assert split_of("train", 430) == split_of("taxi", 150) == "held_out"
@@ -115,6 +120,7 @@ def test_the_sets_have_their_sizes(hard, n, updated, length):
     (lambda: draw_policy(np.random.PCG64(0), "train", 0, 1), "n_items must be an integer >= 1, got 0"),
     (lambda: draw_policy(np.random.PCG64(0), "train", 23, 1), "n_items must be at most 22, got 23"),
     (lambda: draw_policy(np.random.PCG64(0), "train", 2, -1), "n_updates must be an integer >= 0, got -1"),
+    (lambda: draw_policy(np.random.PCG64(0), "calibration", 1, 81), "n_updates must be at most 80, got 81"),
     (lambda: draw_policy(np.random.default_rng(0), "train", 2, 1), "bits must be a numpy.random.PCG64, got Generator"),
     (lambda: draw_policy(np.random.MT19937(0), "train", 2, 1), "bits must be a numpy.random.PCG64, got MT19937"),
 ])

@@ -60,15 +60,16 @@ def measure(asked):
     # One prompt of each calibration policy fixes the scales of a head or channel.
     calibration = {q.policy: tokenizer.encode(q.prompt) for q in questions("calibration", hard=True)}
     ways = _ways(params, config, list(calibration.values()))
-    prompt = np.array([tokenizer.encode(asked[0].prompt + asked[0].answer)[:-1]])
+    prompt = np.array(tokenizer.encode(asked[0].prompt + asked[0].answer)[:-1])
     reference = None
-    for name, used, weight_nbytes, make_cache, how in ways:
+    for name, way in ways.items():
+        used, weight_nbytes, make_cache, how = way()
         result = evaluate(used, config, asked, **how)
         reference = reference or result
         kv_nbytes = None
         if make_cache is not None:
             cache = make_cache(prompt.size, None)
-            forward(used, config, prompt[0], cache)
+            forward(used, config, prompt, cache)
             kv_nbytes = cache.nbytes
         closest = [{"margin": margin, "prompt": q.prompt, "answer": answer, "right_answer": q.answer}
                    for margin, q, answer in result.closest(N_CLOSEST)]
@@ -84,48 +85,59 @@ def measure(asked):
 
 
 def _ways(params, config, calibration_ids):
-    """(name, params, weight bytes, make_cache(capacity, batch) or None, arguments of evaluate)."""
-    full = _nbytes(params)
+    """Name -> a function without arguments, which makes what `measure` needs when it is the row's turn:
+    (params, their bytes, make_cache(capacity, batch) or None, arguments of evaluate)."""
+    ways, full = {}, _nbytes(params)
 
-    def plain(dtype, capacity, batch):
-        return KVCache(config, capacity, dtype, batch)
-
-    def quantized(bits, per, scales, capacity, batch):
-        return QuantizedKVCache(config, capacity, bits, per, scales=scales, batch=batch)
-
-    def with_cache(name, used, nbytes, make_cache):
-        return name, used, nbytes, make_cache, {"make_cache": make_cache}
+    def plain(dtype):
+        return lambda capacity, batch: KVCache(config, capacity, dtype, batch)
 
     def paged(capacity, batch):
         return PagedKVCache(config, BlockPool(-(-capacity // BLOCK_SIZE), BLOCK_SIZE))
 
-    float64, single = functools.partial(plain, np.float64), cast(params, np.float32)
-    vector = {bits: functools.partial(quantized, bits, "vector", None) for bits in (8, 4, (4, None), (None, 4))}
-    weights = {(bits, per): quantize_params(params, bits, per, include_embeddings=True)
-               for bits in (8, 4, 3) for per in ("tensor", "row", 32)}
-    ways = [
-        with_cache("float64", params, full, float64),
-        ("float64, paged", params, full, paged, {"make_cache": paged, "batch": None}),
-        ("float64, prefix-shared", params, full, paged, {"answer": _prefix_shared(params, config)}),
-        ("float64, full prefix", params, full, None,
-         {"answer": lambda ids: generate_full_prefix(params, config, ids, ANSWER_LEN).logits}),
-        with_cache("float32", single, _nbytes(single), functools.partial(plain, np.float32)),
-    ]
-    for (bits, per), (used, nbytes) in weights.items():
-        ways.append(with_cache(_weights_name(bits, per), used, nbytes, float64))
-    calibration = KVCache(config, len(calibration_ids[0]), batch=len(calibration_ids))
-    forward(params, config, np.array(calibration_ids), calibration, last_only=True)
+    @functools.cache
+    def weights(bits, per):
+        return quantize_params(params, bits, per, include_embeddings=True)
+
+    @functools.cache
+    def filled():
+        cache = KVCache(config, len(calibration_ids[0]), batch=len(calibration_ids))
+        forward(params, config, np.array(calibration_ids), cache, last_only=True)
+        return cache
+
+    def quantized(bits, per):
+        scales = None
+        if per != "vector":
+            scales = calibrate_scales(config, [filled()], bits, per, batch=len(calibration_ids))
+        return lambda capacity, batch: QuantizedKVCache(config, capacity, bits, per, scales=scales, batch=batch)
+
+    def add(name, make_used, make_cache):
+        def way():
+            (used, nbytes), cache = make_used(), make_cache()
+            return used, nbytes, cache, {"make_cache": cache}
+
+        ways[name] = way
+
+    def float64():
+        return params, full
+
+    add("float64", float64, lambda: plain(np.float64))
+    ways["float64, paged"] = lambda: (params, full, paged, {"make_cache": paged, "batch": None})
+    ways["float64, prefix-shared"] = lambda: (params, full, paged, {"answer": _prefix_shared(params, config)})
+    ways["float64, full prefix"] = lambda: (
+        params, full, None, {"answer": lambda ids: generate_full_prefix(params, config, ids, ANSWER_LEN).logits})
+    add("float32", lambda: (cast(params, np.float32), full // 2), lambda: plain(np.float32))
+    for bits in (8, 4, 3):
+        for per in ("tensor", "row", 32):
+            add(_weights_name(bits, per), functools.partial(weights, bits, per), lambda: plain(np.float64))
     for bits in (8, 4):
-        ways.append(with_cache(f"KV int{bits} per vector", params, full, vector[bits]))
-        for per in ("head", "channel"):
-            scales = calibrate_scales(config, [calibration], bits, per, batch=len(calibration_ids))
-            ways.append(with_cache(f"KV int{bits} per {per}", params, full,
-                                   functools.partial(quantized, bits, per, scales)))
-    ways.append(with_cache("K int4 per vector, V float64", params, full, vector[4, None]))
-    ways.append(with_cache("K float64, V int4 per vector", params, full, vector[None, 4]))
+        for per in ("vector", "head", "channel"):
+            add(f"KV int{bits} per {per}", float64, functools.partial(quantized, bits, per))
+    add("K int4 per vector, V float64", float64, lambda: quantized((4, None), "vector"))
+    add("K float64, V int4 per vector", float64, lambda: quantized((None, 4), "vector"))
     for bits, per in ((8, "row"), (4, 32)):
-        name = f"{_weights_name(bits, per)} + KV int{bits} per vector"
-        ways.append(with_cache(name, *weights[bits, per], vector[bits]))
+        add(f"{_weights_name(bits, per)} + KV int{bits} per vector", functools.partial(weights, bits, per),
+            functools.partial(quantized, bits, "vector"))
     return ways
 
 
