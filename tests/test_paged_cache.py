@@ -223,6 +223,27 @@ def test_a_fork_at_the_edge_of_a_block_copies_nothing():
     assert twin.block_table[:2] == cache.block_table and pool.num_in_use == 3
 
 
+def test_a_fork_shares_no_block_of_a_pass_that_failed():
+    pool, cache = paged()
+    fill(cache, 3)
+    cache.append(0, *(np.ones((2, 6, 4)),) * 2)  # blocks for positions 3 .. 8, and then the pass ends
+    twin = cache.fork()
+    assert (len(cache.block_table), len(twin.block_table), twin.seq_len) == (3, 1, 3)
+
+
+def test_a_fork_keeps_the_dtype_and_evicts_like_its_parent():
+    pool = BlockPool(2, 4)
+    prefix = PrefixCache(pool, model_key="model")
+    cache = PagedKVCache(CONFIG, pool, np.float16, prefix_cache=prefix)
+    fill(cache, 8)
+    prefix.insert(range(8), cache.block_table)
+    cache.truncate(4)
+    twin = cache.fork()
+    assert held(twin).dtype == np.float16
+    fill(twin, 1)
+    assert len(twin.block_table) == 2 and prefix.num_filed == 1
+
+
 def test_a_copy_that_has_no_room_leaves_the_shared_block_as_it_is():
     pool, cache = paged(num_blocks=2)
     expected = np.array(fill(cache, 6))
@@ -430,6 +451,17 @@ def test_scores_that_would_overflow_stay_finite():
     cache.advance(6)
     out = paged_attention(np.full((4, 1, 4), 1e3), cache, 0)
     assert np.all(np.isfinite(out)) and np.max(np.abs(out)) <= np.max(np.abs(v[0]))
+
+
+def test_slots_behind_the_last_position_are_never_read():
+    """What an earlier user left there may be anything: 0 times NaN would be NaN."""
+    pool, cache = paged()
+    fill(cache, 6)
+    expected = paged_attention(np.ones((4, 2, 4)), cache, 0)
+    for values in (pool.storage.k, pool.storage.v):
+        values[:, :, 1, 2:] = np.nan
+    assert np.array_equal(paged_attention(np.ones((4, 2, 4)), cache, 0), expected)
+    assert np.all(np.isfinite(held(cache)))
 
 
 @pytest.mark.parametrize("q", [np.ones((4, 0, 4)), np.ones((4, 4, 4)), np.ones((4, 4))])

@@ -202,6 +202,14 @@ def test_a_block_that_does_not_hold_the_key_is_refused_and_nothing_is_filed(ids,
     cache.check_integrity()
 
 
+def test_a_block_of_one_key_is_refused_under_a_second_key_that_has_its_own():
+    pool, cache = prefix_cache()
+    (a,), (b,) = serve(pool, cache, [1] * 4), serve(pool, cache, [2] * 4)
+    with pytest.raises(ValueError, match="already filed under another key"):
+        cache.insert([1] * 4, [b])
+    assert cache.match([1] * 5) == ([a], 4) and cache.match([2] * 5) == ([b], 4)
+
+
 def test_a_block_filed_by_another_cache_is_refused():
     pool, cache = prefix_cache()
     other = PrefixCache(pool, model_key="model")
