@@ -4,5 +4,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 echo 'setuptools>=77' | uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-  --custom-compile-command "tools/relock.sh" --extra book --extra lab --extra grade --extra test --extra hf \
+  --custom-compile-command "tools/relock.sh" --extra book --extra lab --extra grade --extra lite --extra dask \
+  --extra test --extra hf \
   pyproject.toml - -o requirements.lock
