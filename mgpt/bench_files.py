@@ -5,9 +5,9 @@ A reader takes one JSON document and yields (place, Seen).  A key of the documen
 ttfts        vLLM (`bench serve --save-result --save-detailed`), SGLang (`bench_serving --output-details`, a
              run a line).  Seconds.  itls are gaps of chunks: only where there are n - 1 has each token its
              time, and SGLang's own backend divides a chunk's gap among its tokens.  No e2e latency a request:
-             the last chunk is taken.  Without start_times all arrivals are 0.  ttft 0.0 means that no token came.
-             vLLM before #15106 took a role-only chunk for the first token; SGLang writes the requested length
-             where the server sent no usage.
+             the last chunk is taken.  Without start_times all arrivals are 0.  ttft 0.0: no token came.  vLLM
+             before #15106 took a role-only chunk for the first token; SGLang writes the requested length when
+             the server sent no usage.
 metrics      AIPerf's profile_export.jsonl, a request a line.  ns; in the metrics the unit that stands there.
              Lines of the warm-up are no requests of the benchmark.  A failed request has no times.
 experiments  Perf Analyzer's profile_export.json, made by GenAI-Perf.  ns.  It holds text, not tokens: a
@@ -64,7 +64,7 @@ def serving(document):
         offsets = []
         if finite(f"ttfts[{i}]", ttft, at_least=0) > 0:  # 0.0 = no token was ever seen
             offsets = _running(f"ttfts, itls [{i}]", [ttft, *itls], 1000)
-        n = len(offsets) if error or not offsets else _count(f"output_lens[{i}]", n)
+        n = len(offsets) if error else _count(f"output_lens[{i}]", n)
         yield f"request {i}", Seen(_stamp(f"start_times[{i}]", start), 1000, offsets, n, error or None)
 
 

@@ -48,7 +48,7 @@ def load_traces(path):
 
 def _csv(text):
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-    limit = csv.field_size_limit(len(text))  # a cell holds all times of a request; the default ends at 128 KiB
+    limit = csv.field_size_limit(len(text))  # a cell holds all times of a request; the default is 128 KiB
     try:
         header = [name.strip() for name in next(rows)]
         if not {"arrival", "token_times"} <= set(header) <= set(COLUMNS) or len(set(header)) < len(header):

@@ -119,7 +119,8 @@ def test_a_span_has_no_gaps_but_a_tpot(n):
 @pytest.mark.parametrize(("arguments", "named"), [
     ({"arrival": math.nan}, "arrival"), ({"arrival": math.inf}, "arrival"), ({"arrival": None}, "arrival"),
     ({"arrival": "5"}, "arrival"), ({"arrival": True}, "arrival"), ({"arrival": 10**400}, "arrival"),
-    ({"arrival": 1e301}, "arrival"), ({"arrival": 1j}, "arrival"), ({"arrival": Fraction(10**400)}, "arrival"),
+    ({"arrival": 1e301}, "arrival"), ({"arrival": 1j}, "arrival"),
+    ({"arrival": Fraction(10**400)}, "arrival"),
     ({"token_times": [1, math.nan]}, r"token_times\[1\]"), ({"token_times": [math.nan]}, r"token_times\[0\]"),
     ({"token_times": [1, 2, math.inf]}, r"token_times\[2\]"),
     ({"token_times": [1, -math.inf]}, r"token_times\[1\]"),

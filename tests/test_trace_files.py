@@ -183,7 +183,8 @@ def test_one_object_and_a_list_of_objects_are_read_too(file):
     ('{"arrival": 0, "error": {"code": 5}}', "error must be a message"),
     ('{"arrival": 0, "chunks": [[1]]}', r"chunks\[0\] must be a sequence of 2"),
     pytest.param('{"arrival": 1' + "0" * 400 + "}", "arrival must be a finite number", id="huge"),
-    pytest.param("[" * 200_000, "lists too deep", id="deep"), ("{}", "its keys are none"), ("[5]", "item 0: an object is needed, got 5"),
+    pytest.param("[" * 200_000, "lists too deep", id="deep"),
+    ("{}", "its keys are none"), ("[5]", "item 0: an object is needed, got 5"),
     ('{"mean_ttft_ms": 5, "completed": 3}', "--save-detailed"),
 ])
 def test_a_bad_json_file_is_refused_with_file_place_and_reason(file, text, message):
@@ -265,10 +266,19 @@ def test_aiperf_records():
 
 
 def test_aiperf_one_token_ends_where_it_begins(file):
-    metrics = {"time_to_first_token": {"value": 5, "unit": "ms"}, "request_latency": {"value": 9, "unit": "ms"},
+    metrics = {"time_to_first_token": {"value": 5, "unit": "ms"},
+               "request_latency": {"value": 9, "unit": "ms"},
                "output_sequence_length": {"value": 1, "unit": "tokens"}}
-    trace, = load_traces(file(lines({"metadata": {"request_start_ns": 7}, "metrics": metrics, "error": None})))
+    trace, = load_traces(file(lines({"metadata": {"request_start_ns": 7}, "metrics": metrics})))
     assert measures(trace) == (5, [], None, 5, 1)
+
+
+def test_aiperf_the_count_without_reasoning_serves_where_the_whole_length_is_missing(file):
+    metrics = {"time_to_first_token": {"value": 5, "unit": "ms"},
+               "request_latency": {"value": 9, "unit": "ms"},
+               "output_token_count": {"value": 3, "unit": "tokens"}}
+    trace, = load_traces(file(lines({"metadata": {"request_start_ns": 7}, "metrics": metrics})))
+    assert measures(trace) == (5, None, 2, 9, 3)
 
 
 def test_aiperf_a_cancelled_request_failed_also_without_an_error(file):
@@ -309,6 +319,51 @@ def test_perf_analyzer_responses_of_every_kind(file, outputs, n):
     assert trace.ttft == pytest.approx(2)
 
 
+def perf_analyzer_trace(file, *responses):
+    """The trace of one request at 0 whose responses come at 2, 4, … ms."""
+    request = {"timestamp": 0, "response_timestamps": [2 * 10**6 * (i + 1) for i in range(len(responses))],
+               "response_outputs": [{"response": response} for response in responses]}
+    trace, = load_traces(file(lines({"experiments": [{"experiment": {}, "requests": [request]}]})))
+    return trace
+
+
+def test_perf_analyzer_a_usage_in_a_chunk_of_its_own_counts_tokens_and_is_no_end(file):
+    text = 'data: {"choices": [{"delta": {"content": "ab"}}]}'
+    trace = perf_analyzer_trace(file, text, text, 'data: {"choices": [], "usage": {"completion_tokens": 5}}')
+    assert measures(trace) == (2, None, 0.5, 4, 5)
+
+
+def test_perf_analyzer_an_error_stays_an_error_whatever_follows(file):
+    text = 'data: {"choices": [{"delta": {"content": "a"}}]}'
+    trace = perf_analyzer_trace(file, text, 'data: {"error": "overloaded"}', "data: [DONE]")
+    assert (trace.error, trace.n_tokens, trace.failed) == ("overloaded", 1, True)
+
+
+def guidellm_trace(file, status, output_tokens, **times):
+    request = {"request_id": "x", "output_tokens": output_tokens, "info": {"timings": times}}
+    trace, = load_traces(file(json.dumps({"benchmarks": [{"requests": {status: [request]}}]})))
+    return trace
+
+
+def test_guidellm_one_iteration_of_several_tokens_is_one_chunk(file):
+    trace = guidellm_trace(file, "successful", 3, request_start=1.0, first_token_iteration=1.5,
+                           last_token_iteration=1.5, token_iterations=1, request_end=2.0)
+    assert measures(trace) == (500, None, 0, 500, 3) and trace.chunk_gaps == []
+
+
+def test_guidellm_a_token_that_was_seen_counts_where_a_failed_request_has_no_usage(file):
+    trace = guidellm_trace(file, "errored", None, resolve_start=1.0, first_token_iteration=1.5,
+                           last_token_iteration=1.75)
+    assert (trace.n_tokens, trace.ttft, trace.error) == (1, 500, "errored")
+    assert summarize([trace]).partial_ttft.count == 1
+
+
+def test_guidellm_counts_iterations_where_there_is_no_usage(file):
+    trace = guidellm_trace(file, "successful", None, request_start=1.0, first_token_iteration=1.5,
+                           last_token_iteration=1.75, token_iterations=6)
+    assert measures(trace) == (500, None, 50, 750, 6)
+
+
 def test_guidellm_benchmarks():
     """guidellm schemas: first token, last token and n alone.  Its own 78.1 ms named TPOT is e2e / n."""
     traces = load_traces(DATA / "bench_guidellm.json")
@@ -344,8 +399,8 @@ def timings(document):
     ("bench_vllm.json", lambda d: d.update(output_lens=[2.5] * 6), r"output_lens\[0\] must be a whole"),
     ("bench_vllm.json", lambda d: d.update(start_times=[5, "x"] * 3), r"start_times\[1\] must be a finite"),
     ("bench_vllm.json", lambda d: d.update(start_times=[10**400] * 6), r"start_times\[0\] must be a finite"),
-    ("bench_genai_perf.json", lambda d: d["experiments"][0].update(requests=[silent(10**308), silent(-(10**308))]),
-     "numbers too large"),
+    ("bench_genai_perf.json",
+     lambda d: d["experiments"][0].update(requests=[silent(10**308), silent(-10**308)]), "too large"),
     ("bench_vllm.json", lambda d: d.update(ttfts=5), "not the shape of a result of serving"),
     ("bench_guidellm.json", lambda d: d["benchmarks"][0]["requests"].clear(), "no benchmark holds a request"),
     ("bench_guidellm.json", lambda d: d["benchmarks"][0].pop("requests"), "guidellm with 'requests' missing"),
