@@ -217,9 +217,8 @@ def measure(quick, transformers, say):
                                         lambda n=n_new: shape.cached(n))
             values[f"full prefix ÷ cached, {n_new} tokens"][name] = full / took[n_new]
         if not quick and not large:
-            say(f"{name}: growth")
-            short, long = in_turn(repeats, lambda: shape.cached(64), lambda: shape.cached(1024))
-            values["growth exponent of cached time, 64 → 1024"][name] = math.log(long / short, 1024 / 64)
+            growth = math.log(took[1024] / took[64], 1024 / 64)
+            values["growth exponent of cached time, 64 → 1024"][name] = growth
         say(f"{name}: bandwidth floor")
         cache, one = shape.filled_cache(), np.ones(1, int)
         floor, alone = in_turn(50 if large else 200, shape.floor, lambda: shape.decode_step(cache, one))
