@@ -36,10 +36,11 @@ from mgpt.model import forward
 from mgpt.sampling import greedy
 
 PROMPT = 32  # positions before the tokens that are timed
+LONG = {"max_position_embeddings": 2048}
 SHAPES = {
-    "tiny": oracles.llama(2, 4, 2, 64, 128, 40, max_position_embeddings=2048),
-    "small": oracles.llama(4, 8, 4, 256, 688, 1000, max_position_embeddings=2048),
-    "gpt2s": oracles.llama(12, 12, 12, 768, 2048, 50257, tie_word_embeddings=True),
+    "tiny": oracles.llama(2, 4, 2, 64, 128, 40, **LONG),
+    "small": oracles.llama(4, 8, 4, 256, 688, 1000, **LONG),
+    "gpt2s": oracles.llama(12, 12, 12, 768, 2048, 50257, **LONG, tie_word_embeddings=True),
 }
 # measure -> shape -> (target, True when larger is better)
 TARGETS = {
