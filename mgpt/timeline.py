@@ -84,7 +84,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Served:
-    """One request's ticks.  ttft, completion and latency are None as long as there is no output to stamp."""
+    """One request's ticks.  ttft, completion and latency are None as long as no tick stamps them."""
 
     id: object
     arrival: int
@@ -97,16 +97,18 @@ class Served:
 
     @property
     def ttft(self):
-        """Wait for the first output."""
+        """Wait for the first output: its tick + 1 - arrival."""
         return self.output_ticks[0] + 1 - self.arrival if self.output_ticks else None
 
     @property
     def completion(self):
+        """The end of the tick of the last output."""
         ended = self.output_ticks and len(self.output_ticks) == self.output_len
         return self.output_ticks[-1] + 1 if ended else None
 
     @property
     def latency(self):
+        """completion - arrival."""
         return None if self.completion is None else self.completion - self.arrival
 
 
@@ -124,10 +126,12 @@ class Timeline:
 
     @property
     def positions_computed(self):
+        """Positions that passed through the layers, those computed again after a preemption included."""
         return self.ticks[-1].positions_computed if self.ticks else 0
 
     @property
     def positions_reused(self):
+        """Positions that a prefix hit saved, counted at first admissions."""
         return self.ticks[-1].positions_reused if self.ticks else 0
 
     @property
@@ -137,6 +141,7 @@ class Timeline:
 
     @property
     def peak_reserved(self):
+        """The most blocks reserved inside a tick."""
         return max((row.blocks_reserved for row in self.ticks), default=0)
 
     def to_traces(self):

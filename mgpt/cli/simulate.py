@@ -25,7 +25,7 @@ NOTE = ("computed, reused: positions so far; logical, physical: positions held, 
 STYLE = """
 :root { color-scheme: light dark; --line: #767676; --quiet: #8881; }
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 1rem; }
-p, dl { max-width: 75ch; }
+p { max-width: 75ch; }
 div { overflow-x: auto; }
 div:focus-visible { outline: 3px solid #0072b2; }
 table { border-collapse: collapse; margin-block: 1rem; font-variant-numeric: tabular-nums; }
