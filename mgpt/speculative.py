@@ -46,9 +46,9 @@ def residual(q, p):
 
     Where nothing is left (p = q, up to rounding) a rejection has probability 0, and p itself is returned.
     """
-    left = np.maximum(p - q, 0.0)
+    left = np.maximum(np.subtract(p, q), 0.0)
     total = left.sum()
-    return left / total if total > 0 else p / p.sum()
+    return left / total if total > 0 else np.divide(p, np.sum(p))
 
 
 def verify(draft_tokens, draft_probs, target_probs, rng):
