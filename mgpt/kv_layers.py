@@ -7,8 +7,8 @@ from mgpt.kv_config import (HEAD_DIM, HEADS, HIDDEN, KINDS, KV_HEADS, LAYERS, WI
 
 SPECIAL = {  # heads, KV heads, K and V width where one kind of layer has its own: MiMo-V2; Gemma-4
     "sliding": (("swa_num_attention_heads",), ("swa_num_key_value_heads",), ("swa_head_dim",),
-                ("swa_v_head_dim", "v_head_dim", "swa_head_dim")),
-    "full": ((), ("num_global_key_value_heads",), ("global_head_dim",), ("v_head_dim", "global_head_dim")),
+                ("swa_v_head_dim", "v_head_dim")),
+    "full": ((), ("num_global_key_value_heads",), ("global_head_dim",), ("v_head_dim",)),
 }
 
 

@@ -291,6 +291,7 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"layer_types": ["full_attention"] * 6, "num_nextn_predict_layers": 2}, ["all"] * 4),
     ({"layers_block_type": ["mamba", "hybrid"] * 2}, [None, "all"] * 2),
     ({"attention_chunk_size": 5}, [5, 5, 5, "all"]),
+    ({"attention_chunk_size": 5, "sliding_window": 3}, [3] * 4),
     ({"attention_chunk_size": 5, "no_rope_layers": []}, [5, 5, 5, "all"]),
     ({"attention_chunk_size": 5, "no_rope_layers": [1, 0, 1, 0]}, [5, "all"] * 2),
     ({"no_rope_layers": [1, 0, 1, 0]}, ["all"] * 4),  # SmolLM3 has the list, and no chunks
@@ -321,6 +322,10 @@ def test_widths_and_heads_of_single_layers_are_read_where_keys_say_so():
     assert of(v_head_dim=4).bytes_per_token() == 4 * 4 * (8 + 4) * 2
     sliding = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 3}
     assert of(**sliding, swa_num_key_value_heads=2).bytes_per_token() == 2 * 64 + 2 * 128
+    assert of(**sliding, swa_head_dim=4).bytes_per_token() == 2 * 64 + 2 * 128
+    assert of(**sliding, swa_head_dim=4, swa_v_head_dim=8).bytes_per_token() == 2 * 96 + 2 * 128
+    more = {"swa_num_attention_heads": 8, "swa_num_key_value_heads": 8}
+    assert of(**sliding, **more).bytes_per_token() == 2 * 256 + 2 * 128
     assert of(**sliding, global_head_dim=16).bytes_per_token() == 2 * 128 + 2 * 256
     global_heads = {**sliding, "num_global_key_value_heads": 1}
     assert of(**global_heads, attention_k_eq_v=True).bytes_per_token() == 2 * 128 + 2 * 32
