@@ -226,6 +226,12 @@ def test_every_way_to_run_float64_gives_the_same_answers(how):
     assert np.allclose(told.margins, REFERENCE.margins[:40], rtol=0, atol=1e-11)
 
 
+def test_policies_of_several_shapes_keep_their_order():
+    hard = SETS["held_out", True]
+    asked = hard[:10] + ASKED[:5] + hard[20:23] + ASKED[6:7] + hard[:2]
+    assert evaluate(PARAMS, CONFIG, asked).answers == tuple(question.answer for question in asked)
+
+
 @pytest.mark.parametrize("bits, per, right, changed, stale", [
     (8, "tensor", 256, 0, 0), (8, "row", 256, 0, 0), (8, 32, 256, 0, 0),
     (4, "tensor", 249, 7, 0), (4, "row", 255, 1, 0), (4, 32, 254, 2, 1),

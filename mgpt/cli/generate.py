@@ -27,8 +27,7 @@ def run(args):
         ids, stop_ids, text_of = tokenizer.encode(args.prompt), tokenizer.encode("."), tokenizer.decode
     else:
         params, config = load_hf(args.model)
-        ids, stop_ids = _ids(args.prompt), _stop_ids(args.model)
-        text_of = lambda tokens: " ".join(map(str, tokens))  # noqa: E731
+        ids, stop_ids, text_of = _ids(args.prompt), _stop_ids(args.model), _id_text
     if not ids:
         raise ValueError("prompt must hold at least one token, got an empty one")
     generate = generate_full_prefix if args.full_prefix else generate_cached
@@ -51,6 +50,10 @@ def _ids(prompt):
     if not all(re.fullmatch(r"[0-9]{1,9}", word) for word in words):
         raise ValueError(f'prompt must be token ids for --model, as "1 15 27", got {prompt!r}')
     return [int(word) for word in words]
+
+
+def _id_text(ids):
+    return " ".join(map(str, ids))
 
 
 def _stop_ids(folder):
