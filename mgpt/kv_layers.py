@@ -58,15 +58,17 @@ def cached_values(keys, kind):
         v_dim = keys.read("v_head_dim")
         return keys.read(*HEADS), 1, rank + rope, 0, (nope + rope, v_dim) if nope and v_dim else None
     own = SPECIAL.get(kind, ((), (), (), ("v_head_dim",) if use_mla else ()))
-    heads = keys.read(*own[0]) or keys.need(*HEADS)
+    usual_heads = keys.need(*HEADS)
+    heads = keys.read(*own[0]) or usual_heads
     special = kind == "sliding" or keys.flag("attention_k_eq_v")  # Gemma-4 uses its global KV heads only then
     kv = keys.read(*own[1]) if special else None
     width = keys.read(*own[2], *HEAD_DIM)
     if width is None:
-        hidden = keys.need(*(HEAD_DIM if isinstance(heads, list) else HIDDEN))
-        if heads and hidden and hidden % heads:
-            raise ValueError(f"hidden_size = {hidden} is not a multiple of num_attention_heads = {heads}")
-        width = heads and hidden and hidden // heads
+        hidden = keys.need(*(HEAD_DIM if isinstance(usual_heads, list) else HIDDEN))
+        if usual_heads and hidden:
+            if hidden % usual_heads:
+                raise ValueError(f"hidden_size = {hidden} is not a multiple of num_attention_heads = {usual_heads}")
+            width = hidden // usual_heads
     return heads, kv or kv_heads(keys, heads), width, keys.read(*own[3]) or width, None
 
 

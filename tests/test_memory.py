@@ -283,6 +283,7 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"sliding_window": 3, "layer_types": ["full_attention"] * 4}, ["all"] * 4),
     ({"sliding_window": 3, "use_sliding_window": False, "layer_types": ["sliding_attention"] * 4},
      ["all"] * 4),
+    ({"layer_types": ["sliding_attention"] * 4, "use_sliding_window": False}, ["all"] * 4),
     ({"layer_types": None, "sliding_window": 3}, [3] * 4),
     ({"layer_types": ["linear_attention"] * 3 + ["full_attention"]}, [None] * 3 + ["all"]),
     ({"layer_types": ["mamba", "attention"] * 2, "sliding_window": 3}, [None, 3] * 2),
