@@ -67,7 +67,8 @@ def cached_values(keys, kind):
         hidden = keys.need(*(HEAD_DIM if isinstance(usual_heads, list) else HIDDEN))
         if usual_heads and hidden:
             if hidden % usual_heads:
-                raise ValueError(f"hidden_size = {hidden} is not a multiple of num_attention_heads = {usual_heads}")
+                why = f"hidden_size = {hidden} is not a multiple of num_attention_heads = {usual_heads}"
+                raise ValueError(f"{why}, and there is no head_dim")
             width = hidden // usual_heads
     return heads, kv or kv_heads(keys, heads), width, keys.read(*own[3]) or width, None
 
