@@ -88,7 +88,7 @@ def params_from_tensors(tensors, config):
         if tensors[name].shape != shape:
             raise ValueError(f"{name} must have shape {shape} by config.json, got {tensors[name].shape}")
 
-    # One buffer for all: operating systems give large pages to large arrays only, and a decode step that reads
+    # One buffer for all: systems give large pages to large arrays only, and a decode step that reads
     # many smaller ones spends a tenth of its time on finding pages.
     buffer, used = np.empty(sum(x.size for x in tensors.values())), 0
 

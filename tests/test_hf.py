@@ -212,6 +212,13 @@ def test_a_folder_gives_the_recorded_logits_from_c_ordered_float64_matrices(tmp_
     assert params["layers"][0]["qkv"].shape == (32, 64) and params["layers"][0]["gate_up"].shape == (32, 96)
 
 
+def test_all_weights_lie_in_one_buffer_which_can_have_large_pages(tmp_path):
+    params, _ = load_hf(folder_of(tmp_path))
+    layers = [x for layer in params["layers"] for x in layer.values()]
+    arrays = [params["embed"], params["norm"], params["head"], *layers]
+    assert len({id(x.base) for x in arrays}) == 1 and arrays[0].base.size == sum(x.size for x in arrays)
+
+
 def test_shards_are_the_same_model_as_one_file(tmp_path):
     whole = load_hf(folder_of(tmp_path))[0]
     shard(tmp_path)
