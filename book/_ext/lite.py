@@ -1,0 +1,84 @@
+"""JupyterLite with the course: the exercises and chapters as notebooks, run by the Python that the site brings along."""
+
+import hashlib
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import jupytext
+import nbformat
+
+# The kernel leaves out what is named here when it installs its own needs one by one at its start.
+PRELOADED = ["micropip", "piplite", "ssl", "sqlite3", "ipykernel", "comm", "pyodide_kernel", "jedi", "ipython", "numpy",
+             "mgpt", "ipywidgets"]
+RUNTIME = {
+    "jupyter-lite-schema-version": 0,
+    "jupyter-config-data": {
+        "appName": "How a Language Model Runs",
+        "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": {
+            "pyodideUrl": "./../pyodide/pyodide.js", "disablePyPIFallback": True,
+            "loadPyodideOptions": {"packages": PRELOADED},
+        }},
+    },
+}
+# Only these of the front ends installed here: the others talk to a server.
+FRONT_ENDS = ("@jupyterlite/pyodide-kernel-extension", "@jupyter-widgets/jupyterlab-manager")
+BUILD = {"LiteBuildConfig": {
+    "apps": ["lab", "notebooks"], "no_sourcemaps": True, "no_unused_shared_packages": True, "ignore_sys_prefix": True,
+    "federated_extensions": [f"{sys.prefix}/share/jupyter/labextensions/{name}" for name in FRONT_ENDS],
+}}
+
+
+def installed():
+    """Are the packages of the extra `lite` here?"""
+    return all(importlib.util.find_spec(name) for name in ("jupyterlite_core", "jupyterlite_pyodide_kernel"))
+
+
+def notebook(source):
+    """Text of a page's notebook in JupyterLite, or None for a page without code."""
+    if source.suffix == ".ipynb":
+        return source.read_text(encoding="utf-8")
+    text = source.read_text(encoding="utf-8")
+    if "{code-cell}" not in text:
+        return None
+    result = jupytext.reads(text, fmt="md:myst")
+    for number, cell in enumerate(result.cells):
+        cell.id = f"cell-{number}"  # jupytext's are random, and a build without changes should change nothing
+    return nbformat.writes(result) + "\n"
+
+
+def contents(root, pages):
+    """{path: text} of all notebooks that JupyterLite offers."""
+    found = {}
+    for page in pages:
+        source = next((root / (page + suffix) for suffix in (".ipynb", ".md") if (root / (page + suffix)).is_file()), None)
+        if source and (text := notebook(source)):
+            found[f"{page}.ipynb"] = text
+    return found
+
+
+def build(target, cache, root, pages):
+    """Build JupyterLite into the folder `target`; nothing is done where nothing changed."""
+    files = contents(root, pages)
+    config = {"jupyter-lite.json": json.dumps(RUNTIME, indent=1), "jupyter_lite_config.json": json.dumps(BUILD, indent=1)}
+    digest = hashlib.sha256(json.dumps([files, config, Path(__file__).read_text()], sort_keys=True).encode()).hexdigest()
+    stamp = cache / "built"
+    if target.is_dir() and stamp.is_file() and stamp.read_text() == digest:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in [*config.items(), *((f"files/{name}", text) for name, text in files.items())]:
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-m", "jupyterlite_core.app", "build", "--output-dir", "out"],
+                              cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"JupyterLite could not be built:\n{done.stdout}{done.stderr}")
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(Path(folder) / "out", target)
+    cache.mkdir(parents=True, exist_ok=True)
+    stamp.write_text(digest)

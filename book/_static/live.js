@@ -1,0 +1,107 @@
+// One client for every live figure.  It knows nothing of what a figure shows: it sends the inputs' values to Python
+// (live-worker.js), puts the answer where the old one was, and keeps the state in the page's address.
+(() => {
+  const root = new URL(document.documentElement.dataset.content_root || "./", location.href);
+  const sections = [...document.querySelectorAll("section.mgpt-control")];
+  const waiting = new Map();
+  let worker = null;
+  let requests = 0;
+
+  function ask(request) {
+    if (!worker) {
+      worker = new Worker(new URL("_static/live-worker.js", root), { type: "module" });
+      worker.onmessage = ({ data }) => waiting.get(data.id)(data);
+      worker.onerror = () => {
+        waiting.forEach((done) => done({ error: "Python could not be loaded." }));
+        worker = null; // the next touch tries again
+      };
+    }
+    const id = ++requests;
+    return new Promise((resolve) => {
+      waiting.set(id, (data) => { waiting.delete(id); resolve(data); });
+      worker.postMessage({ id, request });
+    });
+  }
+
+  // The address: #name?input=value&…, one control after another, split by ";".
+  const live = {};
+  function writeAddress() {
+    const parts = Object.entries(live).map(([name, state]) => name + "?" + new URLSearchParams(Object.entries(state)
+      .map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])));
+    history.replaceState(null, "", parts.length ? "#" + parts.join(";") : location.pathname + location.search);
+  }
+
+  function stateOfAddress(name, fields) {
+    const part = location.hash.slice(1).split(";").find((text) => text.startsWith(name + "?"));
+    if (!part) return null;
+    const state = {};
+    for (const [key, value] of new URLSearchParams(part.slice(name.length + 1))) {
+      try { state[key] = key in fields ? value : JSON.parse(value); } catch { state[key] = value; }
+    }
+    return state;
+  }
+
+  function start(section) {
+    const name = section.dataset.control;
+    const form = section.querySelector("form");
+    const view = section.querySelector(".mgpt-view");
+    const note = section.querySelector(".mgpt-note");
+    const said = section.querySelector(".mgpt-said");
+    const fields = Object.fromEntries([...form.elements].filter((item) => item.name).map((item) => [item.name, item]));
+    const undo = form.querySelector("[data-undo]");
+    const past = [];
+    let now = null; // the whole state as Python gave it last
+    let newest = 0;
+
+    const inputs = () => Object.fromEntries(Object.entries(fields).map(([key, item]) => [key, item.value]));
+
+    async function show(state, action = null, remember = true) {
+      const turn = ++newest;
+      if (!now) note.textContent = "Starting Python in this page …";
+      section.setAttribute("aria-busy", "true");
+      if (!now) now = (await ask({ name, state: {} })).answer?.state ?? null; // what undo goes back to
+      const { answer, error } = await ask({ name, state: { ...now, ...state }, action });
+      if (turn !== newest) return; // a later change is on its way
+      section.removeAttribute("aria-busy");
+      note.textContent = error ? `No answer: ${error} The figure shows its last state.` : "";
+      if (error) return;
+      if (remember && JSON.stringify(answer.state) !== JSON.stringify(now)) past.push(now);
+      now = live[name] = answer.state;
+      view.innerHTML = answer.html;
+      said.textContent = view.querySelector(".mgpt-sentence")?.textContent ?? "";
+      for (const [key, item] of Object.entries(fields)) {
+        if (String(now[key]) !== item.value && (action || !remember || item !== document.activeElement)) item.value = now[key];
+      }
+      undo.disabled = past.length === 0;
+      writeAddress();
+    }
+
+    form.addEventListener("submit", (event) => event.preventDefault());
+    form.addEventListener("input", () => show(inputs()));
+    form.addEventListener("focusin", () => { if (!now && !newest) show({}); });
+    form.addEventListener("click", (event) => {
+      const button = event.target.closest("button");
+      if (!button) return;
+      if (button.dataset.action) show(inputs(), button.dataset.action);
+      else if (button === undo) { if (past.length) show(past.pop(), null, false); }
+      else if ("reset" in button.dataset) reset();
+    });
+    async function reset() {
+      const { answer } = await ask({ name, state: {} });
+      if (answer) { await show(answer.state); for (const key in fields) fields[key].value = answer.state[key]; }
+      delete live[name];
+      writeAddress();
+    }
+    form.querySelectorAll("button").forEach((button) => { button.disabled = button === undo; });
+    note.textContent = "Change a value or press a button: Python starts in this page then.";
+    const given = stateOfAddress(name, fields);
+    if (given) {
+      for (const [key, item] of Object.entries(fields)) if (key in given) item.value = given[key];
+      show(given);
+      section.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  // A page opened as a file may start no worker; the note in the page says what to do instead.
+  if (location.protocol.startsWith("http") && window.Worker) sections.forEach(start);
+})();
