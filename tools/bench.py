@@ -276,7 +276,7 @@ def machine(versions):
 def main():
     parser = argparse.ArgumentParser(description="Print the speed table with its targets.")
     parser.add_argument("--quick", action="store_true", help="tiny and small, short texts: under a minute")
-    parser.add_argument("--out", default=None, help="write the result as JSON to this file")
+    parser.add_argument("--out", help="the JSON file to write (tools/bench_result.json; none with --quick)")
     parser.add_argument("--transformers", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.transformers:
@@ -298,10 +298,11 @@ def main():
         print("transformers is not installed (make oracles): its lines are not measured")
     rows = [(x["measure"], x["shape"], x["value"], x["target"], x["result"]) for x in lines]
     print(table(rows, ("ratio of medians", "shape", "value", "target", "result")))
-    if args.out:
+    out = args.out or (None if args.quick else ROOT / "tools" / "bench_result.json")
+    if out:
         result = {"machine": described, "quick": args.quick, "lines": lines}
         text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-        Path(args.out).write_text(text, encoding="utf-8", newline="\n")
+        Path(out).write_text(text, encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":
