@@ -171,6 +171,9 @@ def test_a_margin_is_the_smallest_lead_among_the_answer_s_decisions():
     told = evaluate(None, None, TWO, answer=chooses(["750", "150"], leads=(3.0, 0.25, 2.0)))
     assert told.margins == (0.25, 0.25)
     assert told.near_ties(0.25) == 0 and told.near_ties(0.26) == 2
+    logits = np.zeros((3, 40))
+    logits[:, [4, 9, 17]] = 3.0, 1.0, 2.5  # the second is neither the last nor the smallest
+    assert evaluate(None, None, TWO[:1], answer=lambda ids: logits).margins == (0.5,)
     tie = evaluate(None, None, TWO[:1], answer=lambda ids: np.zeros((3, 40)))
     assert tie.margins == (0.0,) and tie.answers == ("...",)  # the first of equals
 
