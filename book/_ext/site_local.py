@@ -4,13 +4,14 @@ import hashlib
 import shutil
 from pathlib import Path
 
-# Loaded by extensions that Jupyter Book always adds; this book uses none of them.
-UNUSED_SCRIPTS = ("thebe", "THEBE_JS_URL", "mathjax")
+# Loaded by extensions that Jupyter Book always adds; this book uses none of them.  A widget's state is for a script that
+# the page has not got (its live figures have a client of their own), and other random names at each build.
+UNUSED_SCRIPTS = ("thebe", "THEBE_JS_URL", "mathjax", "jupyter.widget-state")
 
 
 def drop_unused_scripts(app, pagename, templatename, context, doctree):
     def unused(script):
-        text = f"{getattr(script, 'filename', None) or script} {getattr(script, 'attributes', {}).get('body', '')}"
+        text = f"{getattr(script, 'filename', None) or script} {getattr(script, 'attributes', '')}"
         return any(name in text for name in UNUSED_SCRIPTS)
 
     context["script_files"] = [script for script in context.get("script_files", []) if not unused(script)]
@@ -48,6 +49,7 @@ def silence_thebe(app, config):
 def theme_options(app, config):
     # Set here, since html_theme_options in _config.yml would replace the launch buttons that Jupyter Book derives.
     config.html_theme_options["navbar_persistent"] = []  # sphinx-book-theme 1.3 shows a second search box there
+    config.html_theme_options["primary_sidebar_end"] = []
     config.html_context.setdefault("default_mode", "auto")  # an empty mode is an error in the reader's console
 
 

@@ -117,8 +117,9 @@ class Control:
         head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in view.header)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>"
                        for row in view.rows)
+        table = _("{title}: the same as a table").format(title=_(self.title))
         return (f'{pictures}<p class="mgpt-sentence" role="status">{html.escape(view.sentence)}</p>'
-                f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(_(self.title))}">'
+                f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(table)}">'
                 f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
     def html(self, state=None):
