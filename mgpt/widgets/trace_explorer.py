@@ -72,7 +72,7 @@ def sentence(traces, report):
 
 
 def nice_step(span):
-    """1, 2 or 5 times a power of ten: four to nine such steps cover `span`."""
+    """1, 2 or 5 times a power of ten: four to ten such steps cover `span`."""
     power = 10 ** math.floor(math.log10(span / 4))
     return next(step * power for step in (5, 2, 1) if span / (step * power) >= 4)
 
