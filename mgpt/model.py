@@ -92,8 +92,8 @@ def attention(q, k, v, unseen=None):
     """
     *batch, n_head, n_new, width = q.shape
     n_kv, n_seen = k.shape[-3], k.shape[-2]
-    grouped = q.reshape(*batch, n_kv, n_head // n_kv * n_new, width)  # a view where T = 1
-    scores = grouped @ k.swapaxes(-1, -2) * width**-0.5  # (..., K, G*T, S)
+    grouped = q.reshape(*batch, n_kv, n_head // n_kv * n_new, width) * width**-0.5
+    scores = grouped @ k.swapaxes(-1, -2)  # (..., K, G*T, S)
     if unseen is not None:
         scores = scores.reshape(*batch, n_head, n_new, n_seen)
         scores = np.where(unseen[..., None, :, :], UNSEEN, scores).reshape(grouped.shape[:-1] + (n_seen,))
