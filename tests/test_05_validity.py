@@ -287,15 +287,15 @@ def test_every_other_change_keeps_nothing_of_an_equal_text(change, first):
     assert {row[2] for row in view.rows} == {"computed"} and {row[3] for row in view.rows} == {CHANGES[change]}
 
 
-def test_each_position_of_the_table_says_why():
-    view = load("reusable_prefix").view({"cached": TRAVEL_PROMPT_BEFORE, "new": NEW_TEXT, "change": "none"})
-    assert [row[2] for row in view.rows] == ["kept"] * 4 + ["computed"] * 26
-    assert [row[3] for row in view.rows[3:7]] == ["all ids up to here are equal", "another id", "another id",
-                                                 "an id before it is another"]
-    same = load("reusable_prefix").view({"cached": NEW_TEXT, "new": NEW_TEXT, "change": "none"})
-    assert same.rows[-1][2:] == ("computed", "the last position gives the logits")
-    longer = load("reusable_prefix").view({"cached": NEW_TEXT, "new": NEW_TEXT + " 7", "change": "none"})
-    assert longer.rows[-1][2:] == ("computed", "not in the cache")
+def test_each_run_of_positions_in_the_table_says_why():
+    def rows(old, new):
+        return load("reusable_prefix").view({"cached": old, "new": new, "change": "none"}).rows
+
+    assert rows(TRAVEL_PROMPT_BEFORE, NEW_TEXT) == (
+        ("0–3", "limit for hotel is", "kept", "all ids up to here are equal"), ("4–5", "75", "computed", "another id"),
+        ("6–29", "0." + NEW_TEXT[len("limit for hotel is 750."):], "computed", "an id before it is another"))
+    assert rows(NEW_TEXT, NEW_TEXT)[-1] == ("29", ":", "computed", "the last position gives the logits")
+    assert rows(NEW_TEXT, NEW_TEXT + " 7")[-1] == ("30", "7", "computed", "not in the cache")
 
 
 def test_texts_without_a_token_or_too_long_get_a_sentence():

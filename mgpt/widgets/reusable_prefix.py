@@ -4,6 +4,7 @@ What may be kept is what a `PrefixCache` finds; where K/V differ is measured on 
 """
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -101,12 +102,17 @@ def view(state):
     """The View of two texts and a change."""
     old, new, keep, first = compare(state["cached"], state["new"], state["change"])
     pieces = mg2()[2]
-    shown = [pieces.decode([token]) for token in pieces.encode(state["new"])]
-    reasons = [reason(old, new, keep, index, state["change"]) for index in range(len(new))]
-    rows = tuple((index, word, _("kept") if index < keep else _("computed"), why)
-                 for index, (word, why) in enumerate(zip(shown, reasons)))
-    return View((picture(shown, keep),), (_("position"), _("token"), _("K/V"), _("why")), rows,
-                sentence(old, new, keep, first, state["change"]))
+    ids = pieces.encode(state["new"])
+    why = [(index < keep, reason(old, new, keep, index, state["change"])) for index in range(len(new))]
+    rows, start = [], 0
+    for (kept, words), run in itertools.groupby(why):  # a row a run of positions with one reason
+        end = start + len(list(run))
+        places = str(start) if end == start + 1 else f"{start}–{end - 1}"
+        rows.append((places, pieces.decode(ids[start:end]), _("kept") if kept else _("computed"), words))
+        start = end
+    header = (_("positions"), _("tokens"), _("K/V"), _("why"))
+    shown = [pieces.decode([token]) for token in ids]
+    return View((picture(shown, keep),), header, tuple(rows), sentence(old, new, keep, first, state["change"]))
 
 
 def reason(old, new, keep, index, change):
