@@ -168,7 +168,8 @@ def main():
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3500)
     parser.add_argument("--short-steps", type=int, default=900,
-                        help="the first steps, in the short format alone; without them looking up is not learned")
+                        help="the first steps, in the short format alone; with 0 of them the training was still at "
+                             "two items after 2,400 steps")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "mgpt" / "data")
     args = parser.parse_args()
     params = exported(train(args.seed, args.steps, args.short_steps))
