@@ -20,7 +20,7 @@ def percentile_line(samples, stats, name):
         return LEFT + (value - start) * (RIGHT - LEFT) / (end - start)
 
     for value in samples:
-        figure.rect(x(value) - 1.5, BASE - 20, 3, 20, fill="k", stroke="none")
+        figure.rect(x(value) - 1, BASE - 20, 2, 20, fill="k", stroke="none")
     for row, (words, value) in enumerate(sorted(values.items(), key=lambda item: item[1])):
         y = 14 if row % 2 == 0 else 32
         figure.line(x(value), y + 4, x(value), BASE - 22, stroke="time", dashed=words == _("mean"), width=1.5)
