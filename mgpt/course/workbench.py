@@ -54,7 +54,7 @@ class Interpreter:
 
     hides_files = hides_network = False
     layers, places = {}, ()
-    cpu = own_cpu = 0.0
+    spent = 0.0
 
     def fork(self):
         self._child = subprocess.Popen([sys.executable, "-m", "mgpt.course.runner"], stdin=subprocess.PIPE,

@@ -46,7 +46,7 @@ def main(control):
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     house.held = address_space() if os.path.exists("/proc/self/statm") else house.held
     seen = _probe(house, told["hidden"])
-    control.send(json.dumps({"layers": house.layers, **seen}).encode())
+    control.send(json.dumps({"layers": house.layers, "own_cpu": _own_cpu(), **seen}).encode())
     gc.collect()
     gc.freeze()  # what is warm stays shared: the collector of a child does not touch it
     _loop(control, house, shell)
@@ -145,11 +145,14 @@ def _loop(control, house, shell):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             _sweep(house, child)
             child, after = None, resource.getrusage(resource.RUSAGE_CHILDREN)
-            own = resource.getrusage(resource.RUSAGE_SELF)
-            reply = {"cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
-                     "own_cpu": own.ru_utime + own.ru_stime, "own_rss": own.ru_maxrss}
+            reply = {"cpu": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "own_cpu": _own_cpu()}
         control.send(json.dumps(reply).encode())
     _sweep(house, child)
+
+
+def _own_cpu():
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime
 
 
 def _child(house, channel, control, shell):

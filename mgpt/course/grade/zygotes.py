@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mgpt.course.grade import tree
 
+FOLDER = "mgpt-grade-"
 START_SECONDS, STOP_SECONDS = 120, 30
 
 
@@ -24,7 +25,7 @@ class Zygote:
     """One warm process for one exercise (`stem`; None: nothing withheld).  A context manager.
 
     layers: name -> None where in force, else why not.  hides_files, hides_network: what a probe child found.
-    cpu: seconds used by the last stopped child; own_cpu, own_rss (kB): of the warm process so far.
+    spent: seconds of CPU used by children and the warm process since somebody set it to 0.
     """
 
     stem: str | None
@@ -33,14 +34,13 @@ class Zygote:
     layers: dict = field(default_factory=dict)
     hides_files: bool = False
     hides_network: bool = False
-    cpu: float = 0.0
-    own_cpu: float = 0.0
-    own_rss: int = 0
+    spent: float = 0.0
+    _own_cpu: float = 0.0
     _process: subprocess.Popen | None = None
     _control: socket.socket | None = None
 
     def __enter__(self):
-        self._folder = tempfile.mkdtemp(prefix="mgpt-grade-")
+        self._folder = tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-")
         os.chmod(self._folder, 0o711)
         self.tree = tree.build(Path(self._folder) / "course", self.stem)
         self.places = (self._folder,)
@@ -75,6 +75,7 @@ class Zygote:
                 words.seek(0)
                 last = words.read().decode(errors="replace").strip().splitlines()[-1:]
                 raise ZygoteLost(f"{lost}: {' '.join(last)}") from None
+        self._own_cpu = found["own_cpu"]
         self.layers, self.hides_files = found["layers"], found["hides_files"]
         self.hides_network = found["hides_network"]
 
@@ -91,7 +92,8 @@ class Zygote:
         """Kill the child and all that it started."""
         if self._process is not None:
             used = self._ask({"stop": True})
-            self.cpu, self.own_cpu, self.own_rss = used["cpu"], used["own_cpu"], used["own_rss"]
+            self.spent += used["cpu"] + max(0.0, used["own_cpu"] - self._own_cpu)
+            self._own_cpu = used["own_cpu"]
 
     def close(self):
         """End the warm process; the next fork starts another."""
