@@ -19,7 +19,7 @@ from mgpt.validity import fingerprint
 from mgpt.widgets.control import Choice, Control, Text, View
 from mgpt.widgets.svg import Figure
 
-PITCH, CELL, PER_ROW, ROW, TOP, X0 = 46, 26, 10, 62, 46, 10
+PITCH, CELL, PER_ROW, ROW, TOP, X0 = 46, 26, 8, 62, 46, 6
 OFFSET, WINDOW = 7, 8
 CHANGES = {
     "none": N_("nothing else"), "weights": N_("other weights"), "adapter": N_("an adapter on the weights"),
