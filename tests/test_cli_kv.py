@@ -8,7 +8,7 @@ import pytest
 from mgpt.cli import main
 from mgpt.cli.kv import parse_size
 
-CONFIGS = Path(__file__).parent / "data" / "configs"
+CONFIGS = Path(__file__).parents[1] / "mgpt" / "data" / "configs"
 LLAMA = str(CONFIGS / "llama-3.1-8b.json")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mgpt.memory import DTYPES, KVShape, PagedBytes, format_bytes, kv_cache_bytes, paged_bytes, vector_bytes
 
-CONFIGS = Path(__file__).parent / "data" / "configs"
+CONFIGS = Path(__file__).parents[1] / "mgpt" / "data" / "configs"
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 LAYERS, HEADS, KV, HIDDEN = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size"
 KEYS = sorted({key for path in CONFIGS.glob("*.json") for key in json.loads(path.read_text())} | {
