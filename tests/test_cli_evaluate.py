@@ -9,6 +9,7 @@ import pytest
 from mgpt.cli import main
 from mgpt.cli.evaluate import measure
 from mgpt.policy import questions
+from mgpt.prefix import PrefixCache
 
 WEIGHTS = [f"weights int{bits} per {per}" for bits in (8, 4, 3) for per in ("tensor", "row", "group of 32")]
 KV = [f"KV int{bits} per {per}" for bits in (8, 4) for per in ("vector", "head", "channel")]
@@ -93,6 +94,20 @@ def test_the_closest_decisions_are_listed(rows):
 def test_rows_come_one_by_one_with_their_number():
     row, n_rows = next(measure(questions("held_out", hard=True)[:14]))
     assert (row["name"], row["right"], row["questions"], n_rows) == ("float64", 14, 14, 24)
+
+
+def test_the_prefix_shared_row_reuses_the_policy_s_blocks(monkeypatch):
+    cached, match = [], PrefixCache.match
+
+    def counted(self, token_ids):
+        found = match(self, token_ids)
+        cached.append(found[1])
+        return found
+
+    monkeypatch.setattr(PrefixCache, "match", counted)
+    names = [row["name"] for (row, _), _ in zip(measure(questions("held_out", hard=True)[:14]), range(3))]
+    assert names[-1] == "float64, prefix-shared"
+    assert cached == [0, *[96] * 6] * 2  # a policy of 96 positions is six blocks of 16
 
 
 def test_text_is_a_table_and_progress_goes_to_a_terminal_alone(monkeypatch, capsys):
