@@ -19,6 +19,7 @@ from mgpt.course.release import notebook_text, released, strip_marks
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "solutions").glob("*.md"))
+ONE = ROOT / "solutions" / "30_8_exercises.md"
 
 
 def cells_of(text):
@@ -28,7 +29,7 @@ def cells_of(text):
 def test_the_committed_exercises_are_what_the_solutions_give():
     for path, text in released().items():
         assert path.read_bytes() == text.encode(), f"{path.name} is stale: run `python -m mgpt release`"
-    assert {path.name for path in (ROOT / "exercises").iterdir()} == {path.name for path in released()}
+    assert {path.name for path in (ROOT / "exercises").glob("*.ipynb")} == {path.name for path in released()}
 
 
 def test_every_stem_with_checks_has_a_solution_and_every_solution_has_checks():
@@ -72,7 +73,8 @@ def test_no_line_of_a_solution_is_in_the_released_notebook(source):
     visible = "\n".join("".join(cell["source"]) for cell in cells_of(text))
     regions = re.findall(r"### BEGIN SOLUTION\n(.*?)\n\s*### END SOLUTION", source.read_text(), flags=re.S)
     lines = {line.strip() for region in regions for line in region.splitlines() if len(line.strip()) > 3}
-    assert len(regions) >= 18 and lines
+    answers = sum(2 if question.is_choice else 1 for question in questions(source.stem).values())  # a choice: and words
+    assert len(regions) == answers and lines
     assert not [line for line in lines if line in visible]
     assert "SOLUTION" not in text and "HIDDEN" not in text
 
@@ -99,10 +101,10 @@ def test_a_released_notebook_has_no_outputs_stable_ids_and_a_banner(source):
 
 
 def test_a_new_cell_does_not_rename_the_others(tmp_path):
-    source = tmp_path / SOURCES[0].name
-    text = SOURCES[0].read_text()
+    source = tmp_path / ONE.name
+    text = ONE.read_text()
     source.write_text(text.replace("## Where you are", "## One more\n\nWords.\n\n+++\n\n## Where you are"))
-    before = {cell["id"] for cell in cells_of(notebook_text(SOURCES[0]))}
+    before = {cell["id"] for cell in cells_of(notebook_text(ONE))}
     after = {cell["id"] for cell in cells_of(notebook_text(source))}
     assert before < after and len(after - before) == 1
 
@@ -148,7 +150,7 @@ def test_hidden_tests_go_away_and_the_rest_stays():
 ])
 def test_a_wrong_source_names_file_and_cell(tmp_path, old, new, problem):
     source = tmp_path / "30_8_exercises.md"
-    text = SOURCES[0].read_text()
+    text = ONE.read_text()
     assert old in text
     source.write_text(text.replace(old, new, 1))
     with pytest.raises(ValueError, match=f"30_8_exercises.md: .*{problem}"):
@@ -170,9 +172,9 @@ def executed(notebook, tmp_path):
 
 def test_nbgraders_rule_gives_full_points_to_the_solution_and_none_to_the_blank(tmp_path):
     """nbgrader's own determine_grade over executed cells: the generated test cells are real tests there."""
-    blank = jupytext.reads(notebook_text(SOURCES[0]), fmt="ipynb")
-    solved = jupytext.reads(notebook_text(SOURCES[0]), fmt="ipynb")
-    answers = {cell.metadata.nbgrader.grade_id: cell.source for cell in jupytext.read(SOURCES[0]).cells
+    blank = jupytext.reads(notebook_text(ONE), fmt="ipynb")
+    solved = jupytext.reads(notebook_text(ONE), fmt="ipynb")
+    answers = {cell.metadata.nbgrader.grade_id: cell.source for cell in jupytext.read(ONE).cells
                if cell.metadata.get("nbgrader", {}).get("solution")}
     for cell in solved.cells:
         if cell.metadata.get("nbgrader", {}).get("solution"):
