@@ -1,6 +1,7 @@
 """JupyterLite with the course: the exercises and chapters as notebooks, run by the Python that the site brings along."""
 
 import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import shutil
@@ -28,14 +29,18 @@ RUNTIME = {
 # Only these of the front ends installed here: the others talk to a server.
 FRONT_ENDS = ("@jupyterlite/pyodide-kernel-extension", "@jupyter-widgets/jupyterlab-manager")
 BUILD = {"LiteBuildConfig": {
-    "apps": ["lab", "notebooks"], "no_sourcemaps": True, "no_unused_shared_packages": True, "ignore_sys_prefix": True,
+    "apps": ["lab", "notebooks"], "no_sourcemaps": True, "no_unused_shared_packages": True, "ignore_sys_prefix": ["federated_extensions"],
     "federated_extensions": [f"{sys.prefix}/share/jupyter/labextensions/{name}" for name in FRONT_ENDS],
 }}
 
 
+VERSIONS = {name: importlib.metadata.version(name) for name in ("jupyterlite-core", "jupyterlite-pyodide-kernel",
+                                                                "jupyterlab-widgets") if importlib.util.find_spec(name.replace("-", "_"))}
+
+
 def installed():
     """Are the packages of the extra `lite` here?"""
-    return all(importlib.util.find_spec(name) for name in ("jupyterlite_core", "jupyterlite_pyodide_kernel"))
+    return len(VERSIONS) == 3
 
 
 def notebook(source):
@@ -65,7 +70,7 @@ def build(target, cache, root, pages):
     """Build JupyterLite into the folder `target`; nothing is done where nothing changed."""
     files = contents(root, pages)
     config = {"jupyter-lite.json": json.dumps(RUNTIME, indent=1), "jupyter_lite_config.json": json.dumps(BUILD, indent=1)}
-    digest = hashlib.sha256(json.dumps([files, config, Path(__file__).read_text()], sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([files, config, VERSIONS], sort_keys=True).encode()).hexdigest()
     stamp = cache / "built"
     if target.is_dir() and stamp.is_file() and stamp.read_text() == digest:
         return

@@ -1,0 +1,182 @@
+"""Live figures in a real browser answer as `mgpt.widgets.respond` does here, and stand still where they cannot."""
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from conftest import HTML, PAGES, ROOT, screenshot
+from mgpt.widgets import load, respond
+
+IN_PAGES = [(page, name) for page in PAGES for name in sorted(path.stem for path in (ROOT / "mgpt/widgets").glob("*.py"))
+            if f'data-control="{name}"' in (HTML / page).read_text(encoding="utf-8")]
+# The browser's NumPy may differ in the last digit of a float, so numbers are compared as they are shown.
+VIEW = 'section[data-control="{}"] .mgpt-view'
+
+
+@pytest.fixture(scope="module")
+def warm(browser, site):
+    """name -> a page on which that figure has answered once.  One visit a page."""
+    from conftest import Visit
+
+    made = {}
+
+    def get(page, name):
+        if page not in made:
+            made[page] = Visit(browser, site, reduced_motion="reduce")
+            made[page].open(page)
+        found = made[page].page
+        found.locator(f'section[data-control="{name}"] button[data-reset]').click()
+        settle(found, name, timeout=120_000)
+        return made[page]
+
+    yield get
+    for one in made.values():
+        one.context.close()
+
+
+def settle(page, name, timeout=10_000):
+    """Wait for the answer to the last change."""
+    page.wait_for_function(
+        """name => { const s = document.querySelector(`section[data-control="${name}"]`);
+                     return !s.hasAttribute("aria-busy") && s.querySelector(".mgpt-note").textContent === ""; }""",
+        arg=name, timeout=timeout)
+
+
+def view(page, name):
+    return page.locator(VIEW.format(name)).evaluate("element => element.innerHTML")
+
+
+def as_browser_writes(page, markup):
+    return page.evaluate("text => { const d = document.createElement('div'); d.innerHTML = text; return d.innerHTML; }", markup)
+
+
+def test_the_landing_page_and_chapters_have_live_figures():
+    assert ("book/index.html", "decode_stepper") in IN_PAGES and ("book/02_cache.html", "decode_stepper") in IN_PAGES
+
+
+@pytest.mark.parametrize("page, name", IN_PAGES)
+def test_a_figure_answers_as_mgpt_does(warm, page, name):
+    guest, control = warm(page, name), load(name)
+    found, section = guest.page, guest.page.locator(f'section[data-control="{name}"]')
+    assert view(found, name) == as_browser_writes(found, respond(name, {})["html"])
+    state = respond(name, {})["state"]
+    for item in control.inputs:
+        given = found.locator(f'[id="{name}-{item.name}"]')
+        if hasattr(item, "options"):
+            value = list(item.options)[-1]
+            given.select_option(value)
+        elif hasattr(item, "high"):
+            value = f"{item.high:g}"
+            given.fill(value)
+        else:
+            continue
+        settle(found, name)
+        state = respond(name, state | {item.name: value})["state"]
+        assert view(found, name) == as_browser_writes(found, respond(name, state)["html"]), item.name
+    for action in control.actions:
+        section.locator(f'[data-action="{action}"]').click()
+        settle(found, name)
+        state = respond(name, state, action)["state"]
+        assert view(found, name) == as_browser_writes(found, respond(name, state)["html"]), action
+    assert f"{name}?" in found.url
+    screenshot(found, f"live-{page.replace('/', '-')}-{name}")
+    section.locator("[data-reset]").click()
+    settle(found, name)
+    assert view(found, name) == as_browser_writes(found, respond(name, {})["html"]) and f"{name}?" not in found.url
+    assert guest.problems == []
+
+
+def test_a_change_can_be_undone_and_a_wrong_value_is_named(visit):
+    name = "decode_stepper"
+    found = visit().open("book/02_cache.html")
+    prompt, undo = found.locator("#decode_stepper-prompt"), found.locator("[data-undo]")
+    assert undo.is_disabled()
+    prompt.fill("12")
+    settle(found, name, timeout=120_000)
+    prompt.fill("99")
+    settle(found, name)
+    assert "a number from 1 to 40 is needed, not 99" in found.locator(".mgpt-sentence").inner_text()
+    undo.click()
+    settle(found, name)
+    assert prompt.input_value() == "12" and "holds 12 positions" in found.locator(".mgpt-sentence").inner_text()
+    undo.click()
+    settle(found, name)
+    assert prompt.input_value() == "8" and undo.is_disabled()
+    assert found.locator(".mgpt-said").inner_text() == found.locator(".mgpt-sentence").inner_text()
+
+
+def test_the_address_brings_the_state_back(visit):
+    state = {"prompt": 3, "outputs": 5, "batch": 2, "passes": 4}
+    found = visit().open(f"book/02_cache.html#decode_stepper?{urlencode(state)}")
+    settle(found, "decode_stepper", timeout=120_000)
+    assert view(found, "decode_stepper") == as_browser_writes(found, respond("decode_stepper", state)["html"])
+    assert found.locator("#decode_stepper-prompt").input_value() == "3"
+
+
+@pytest.mark.parametrize("nonsense", ["decode_stepper?passes=many&prompt=x", "decode_stepper?", "no_such?x=1", "traps"])
+def test_an_address_that_means_nothing_leaves_the_figure_alone(visit, nonsense):
+    guest = visit()
+    found = guest.open(f"book/02_cache.html#{nonsense}")
+    if "?" in nonsense and not nonsense.startswith("no_such"):
+        found.wait_for_function("!document.querySelector('section.mgpt-control').hasAttribute('aria-busy')", timeout=120_000)
+    assert found.locator("section.mgpt-control svg").count() + found.locator('[role="alert"]').count() >= 1
+    assert guest.problems == []
+
+
+def test_nothing_is_loaded_before_a_figure_is_touched(visit):
+    guest = visit()
+    found = guest.open("book/02_cache.html", wait="networkidle")
+    assert not [request.url for request in guest.requests if "pyodide" in request.url or "live-worker" in request.url]
+    found.locator("#decode_stepper-prompt").focus()
+    settle(found, "decode_stepper", timeout=120_000)
+    assert [request.url for request in guest.requests if request.url.endswith("pyodide.asm.wasm")]
+
+
+def test_without_scripts_the_figure_its_words_and_a_note_are_there(visit):
+    found = visit(java_script_enabled=False).open("book/02_cache.html")
+    section = found.locator("section.mgpt-control")
+    assert section.locator("svg title").count() == 1 and section.locator("table").is_visible()
+    assert "make lab" in section.locator(".mgpt-note").inner_text()
+    assert section.locator("button:enabled").count() == 0
+
+
+def test_without_python_the_figure_says_so_and_stays(visit):
+    guest = visit()
+    guest.context.route("**/pyodide/**", lambda route: route.abort())
+    found = guest.open("book/02_cache.html")
+    before = view(found, "decode_stepper")
+    found.locator('[data-action="step"]').click()
+    found.wait_for_function("document.querySelector('.mgpt-note').textContent.includes('No answer')", timeout=30_000)
+    assert view(found, "decode_stepper") == before
+
+
+def test_times_and_bytes_of_a_first_answer_are_kept_for_people(visit):
+    """Measured, never asserted: they go into the artefacts."""
+    from conftest import ARTEFACTS
+    from test_pages import transferred
+
+    measured = {}
+    guest = visit()
+    for kind in ("cold", "warm"):
+        found = guest.open("book/02_cache.html", wait="networkidle")
+        guest.requests.clear()
+        measured[f"first answer, {kind}, ms"] = found.evaluate(
+            """async () => { const began = performance.now(); document.querySelector('[data-action=step]').click();
+               const note = document.querySelector('.mgpt-note');
+               while (note.textContent !== "") await new Promise(go => setTimeout(go, 5));
+               return Math.round(performance.now() - began); }""")
+        measured[f"bytes, {kind}"] = transferred(guest)
+    measured["a change once warm, ms"] = found.evaluate(
+        """async () => { const input = document.querySelector('#decode_stepper-prompt'); const view = document.querySelector('.mgpt-view');
+           const times = [];
+           for (let value = 2; value < 32; value++) {
+             const changed = new Promise(go => new MutationObserver((_, o) => { o.disconnect(); go(); }).observe(view, { childList: true }));
+             const began = performance.now();
+             input.value = value; input.dispatchEvent(new Event('input', { bubbles: true }));
+             await changed; times.push(performance.now() - began);
+           }
+           return Math.round(times.sort((a, b) => a - b)[15] * 10) / 10; }""")
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    (ARTEFACTS / "live.json").write_text(json.dumps(measured, indent=1))
+    assert measured["bytes, cold"] > 5_000_000
