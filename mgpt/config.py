@@ -56,13 +56,14 @@ class GPTConfig:
         missing = [key for key in need if config.get(key) is None]
         if missing:
             raise ValueError(f"config.json lacks {', '.join(missing)}, which a Llama-family model needs")
-        rope = {}
+        rope, rope_types = {}, set()
         for key in ("rope_parameters", "rope_scaling"):
             if not isinstance(config.get(key) or {}, Mapping):
                 raise ValueError(f"{key} must be a dict or null, got {config[key]!r}")
             rope |= config.get(key) or {}
+            rope_types |= {rope.get("rope_type"), rope.get("type")}
         unsupported = {
-            "rope type": rope.get("rope_type", rope.get("type")) not in (None, "default"),
+            "rope type": bool(rope_types - {None, "default"}),
             "attention_bias": bool(config.get("attention_bias")),
             "mlp_bias": bool(config.get("mlp_bias")),
             "hidden_act": config.get("hidden_act", "silu") not in ("silu", "swish"),

@@ -95,6 +95,8 @@ def test_what_a_key_says_is_read(change, name, value):
     (dict(rope_scaling={"rope_type": "llama3", "factor": 8.0}), "rope type"),
     (dict(rope_scaling={"type": "linear", "factor": 2.0}), "rope type"),
     (dict(rope_parameters={"rope_type": "yarn"}), "rope type"),
+    (dict(rope_parameters={"rope_type": "default"}, rope_scaling={"type": "linear", "factor": 2.0}), "rope type"),
+    (dict(rope_parameters={"rope_type": "yarn"}, rope_scaling={"rope_type": "default"}), "rope type"),
     (dict(attention_bias=True), "attention_bias"), (dict(mlp_bias=True), "mlp_bias"),
     (dict(hidden_act="gelu"), "hidden_act"),
     (dict(sliding_window=4096), "sliding_window"),
