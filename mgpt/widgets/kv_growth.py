@@ -5,8 +5,7 @@ from mgpt.text import _
 from mgpt.widgets.svg import Figure
 from mgpt.widgets.trace_explorer import nice_step
 
-LEFT, RIGHT, TOP, BASE, POINTS = 52, 340, 24, 204, 48
-DASHES = (False, True)
+LEFT, RIGHT, TOP, BASE, POINTS = 52, 340, 24, 204, 24
 
 
 def kv_growth(name, curves, tokens, limit=None):
