@@ -119,6 +119,7 @@ class Workbench:
         self._nursery, self._owned = nursery, None
         self._lost, self._gone = {}, {}  # cells that took their process with them: never run again; answers likewise
         self._left = set()  # cells that left threads or processes behind
+        self._suspects, self._held_up = set(), None  # those set aside for it, and the cell that was late among them
         self._alone = None  # the one answer that runs in this child; None: all of them
         self._channel, self._count, self._end = None, 0, None
 
@@ -200,7 +201,7 @@ class Workbench:
                 self.raised[index] = str(lost)
                 if alone is not None and index == alone:
                     raise
-                self._lost[index] = lost
+                self._blame(index, lost)
                 return False
             if "raised" in reply:
                 self.raised[index] = self._text(reply["raised"])
@@ -212,6 +213,21 @@ class Workbench:
                 self._lost[index] = ChildLost(self.raised[index])
                 return False
         return True
+
+    def _blame(self, index, lost):
+        """Set aside what took too long, unless it may be the doing of cells that left something running: those first."""
+        suspects = self._left - self._lost.keys() - {index} if lost.late else set()
+        if suspects:
+            self._lost |= dict.fromkeys(suspects, ChildLost(_("what it left running held up the others")))
+            self._suspects, self._held_up = suspects, index
+            del self.raised[index]
+        else:
+            self._lost[index] = lost
+            if index == self._held_up:  # late without them too: they are cleared
+                for cleared in self._suspects:
+                    del self._lost[cleared]
+                self._left -= self._suspects
+                self._held_up = None
 
     def _fork(self):
         connection = self._nursery.fork()
