@@ -298,8 +298,10 @@ WRONG = {
         "top_p as a least probability": dist(p_cut="each"),
         "all equals of the k-th": dist(k_cut=equals_too),
         "last of equals": dist(key=lambda i: -i),
-        "not made to add up": dist(end=lambda full, order, x: [s if i in order else 0.0 for i, s in enumerate(soft(x))]),
-        "dropped means logit 0": dist(end=lambda full, order, x: soft([v if i in order else 0.0 for i, v in enumerate(x)])),
+        "not made to add up": dist(end=lambda full, order, x: [
+            s if i in order else 0.0 for i, s in enumerate(soft(x))]),
+        "dropped means logit 0": dist(end=lambda full, order, x: soft([
+            v if i in order else 0.0 for i, v in enumerate(x)])),
         "sorted": dist(end=lambda full, order, x: sorted(full, reverse=True)),
         "kept ones only": dist(end=lambda full, order, x: [full[i] for i in sorted(order)]),
     },
@@ -331,7 +333,8 @@ def test_the_numbers_of_the_chapter_are_visible_cases():
 @pytest.mark.parametrize("prompt_len, n_outputs", [(8, 4), (1, 1), (3, 0), (5, 7)])
 def test_the_counts_asked_for_are_those_of_the_slow_generator(prompt_len, n_outputs):
     config = GPTConfig(vocab_size=3, max_seq_len=20, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=2, n_inner=2)
-    generation = generate_full_prefix(init_params(config, np.random.default_rng(0)), config, [1] * prompt_len, n_outputs)
+    params = init_params(config, np.random.default_rng(0))
+    generation = generate_full_prefix(params, config, [1] * prompt_len, n_outputs)
     assert find(f"{STEM}.q2").reference(prompt_len, n_outputs)["processed"] == generation.positions_processed
     table = [[0, 1], [1, 0]]
     loop_count = find(f"{STEM}.q1").reference(table, [1] * prompt_len, n_outputs, [])["positions_processed"]

@@ -1,4 +1,5 @@
-"""The sampler of chapter 01: one row of logits, what temperature, top-k and top-p leave of it, greedy's choice and one draw."""
+"""The sampler of chapter 01: one row of logits, what temperature, top-k and top-p leave of it, greedy's choice "
+"and one draw."""
 
 import math
 import re
@@ -36,8 +37,8 @@ def view(state):
     u, drawn = float(np.random.default_rng(seed).random()), draw(after, np.random.default_rng(seed))
     rows = tuple((i, float(logits[i]), f"{before[i]:.3f}", _("yes") if after[i] else _("no"), f"{after[i]:.3f}")
                  for i in range(len(logits)))
-    sentence = _("Greedy takes id {best}. {n_kept} of {n_all} ids are kept; before that they had {share:.3f} together. Seed {seed} "
-                 "gives u = {u:.3f}, and the draw takes id {drawn}.").format(
+    sentence = _("Greedy takes id {best}. {n_kept} of {n_all} ids are kept; before that they had {share:.3f} together. "
+                 "Seed {seed} gives u = {u:.3f}, and the draw takes id {drawn}.").format(
         best=best, n_kept=len(kept), n_all=len(logits), share=before[kept].sum(), seed=seed, u=u, drawn=drawn)
     header = (_("id"), _("logit"), _("at this temperature"), _("kept"), _("probability"))
     return View((picture(logits, before, after, best, u, drawn),), header, rows, sentence)

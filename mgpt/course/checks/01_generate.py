@@ -81,22 +81,26 @@ Q1 = Question(
         Mistake("a pass counted as one position", lambda *a: generated(*a, count=lambda text, n: 1),
                 N_("that counts passes; a pass of this generator runs the whole text, position by position")),
         Mistake("as if kept", lambda *a: generated(*a, count=lambda text, n: 1 if n else len(text)),
-                N_("this generator keeps nothing: each pass processes the prompt and all outputs so far once more")),
+                N_("this generator keeps nothing: each pass processes the prompt and all outputs so far once "
+                   "more")),
         Mistake("counted after appending", lambda *a: generated(*a, count=lambda text, n: len(text) + 1),
                 N_("a pass runs the text as it is before its output is appended: count first, append then")),
         Mistake("prompt in every pass", lambda table, prompt, *a: generated(
                     table, prompt, *a, count=lambda text, n: len(prompt)),
                 N_("the text grows: pass 2 also processes output 1")),
         Mistake("one pass too many", lambda *a: generated(*a, extra=1),
-                N_("the last output is chosen and never processed: no pass follows it, and none is made for 0 outputs")),
+                N_("the last output is chosen and never processed: no pass follows it, and none is made for 0 "
+                   "outputs")),
         Mistake("a pass for no output", one_at_least,
                 N_("0 outputs take no pass: test the number before the pass, not after it")),
     ),
     hints=(
-        N_("Three things happen for an output: a pass over the text, a choice, an append. In which order are they counted?"),
+        N_("Three things happen for an output: a pass over the text, a choice, an append. In which order are "
+           "they counted?"),
         N_("Work on a copy: text = list(prompt). logits.index(max(logits)) is the first of equals."),
-        N_("As long as fewer than n_outputs are chosen: add len(text) to the count, choose from next_logits(table, text), "
-           "append to text and tokens, and leave the loop when the token is one of stop_ids."),
+        N_("As long as fewer than n_outputs are chosen: add len(text) to the count, choose from "
+           "next_logits(table, text), append to text and tokens, and leave the loop when the token is one of "
+           "stop_ids."),
     ),
 )
 
@@ -138,7 +142,8 @@ Q2 = Question(
                 N_("P + N − 1 holds for N ≥ 1; 0 outputs take no pass, so nothing is processed at all")),
         Mistake("outputs only", lambda p, n: sums(p, n, first_time=n),
                 N_("the prompt's positions are met for a first time as well, in pass 1")),
-        Mistake("again is everything behind pass 1", lambda p, n: sums(p, n, again=sums(p, n)["processed"] - p * (n > 0)),
+        Mistake("again is everything behind pass 1", lambda p, n: sums(
+                    p, n, again=sums(p, n)["processed"] - p * (n > 0)),
                 N_("each pass behind the first has one position that is new: the output just chosen")),
         Mistake("again is the prompt", lambda p, n: sums(p, n, again=p * max(n - 1, 0)),
                 N_("outputs are processed again as well, not the prompt alone")),
@@ -146,7 +151,8 @@ Q2 = Question(
     hints=(
         N_("Draw figure 1.1 for P = 3 and N = 3. How many cells, how many hatched?"),
         N_("Row n of the figure has P + n − 1 cells. One cell of each row but the first is not hatched."),
-        N_("processed = N·P + N(N − 1)/2; first_time = P + N − 1, or 0 when N is 0; again = processed − first_time."),
+        N_("processed = N·P + N(N − 1)/2; first_time = P + N − 1, or 0 when N is 0; again = processed − "
+           "first_time."),
     ),
 )
 Q2_WHY = choice(
@@ -173,8 +179,16 @@ def softmax(logits):
     return weights / weights.sum()
 
 
+def adding_up(probs, order, scaled):
+    return probs / probs.sum()
+
+
+def kept_only(probs, order, scaled):
+    return adding_up(probs, order, scaled)[sorted(order)]
+
+
 def steps(logits, temperature, top_k, top_p, *, heat=lambda x, t: x / t, whole=False, strict=False, short=False,
-          ties=False, last=False, floor=False, nucleus_heat=None, finish=lambda probs, order, scaled: probs / probs.sum()):
+          ties=False, last=False, floor=False, nucleus_heat=None, finish=adding_up):
     """Step by step as `sampling.probabilities` does it, with one step after another that can be done otherwise.
 
     whole: top_p measured before top_k.  strict: more than top_p.  short: the one that reaches top_p left out.
@@ -250,15 +264,16 @@ Q3 = Question(
                 N_("a dropped id has probability 0; a logit of 0 still gives it exp(0)")),
         Mistake("sorted", lambda *a: kept(*a, finish=lambda probs, order, scaled: np.sort(probs / probs.sum())[::-1]),
                 N_("entry i belongs to id i; this list is in order of size")),
-        Mistake("kept ones only", lambda *a: kept(*a, finish=lambda probs, order, scaled: (probs / probs.sum())[sorted(order)]),
+        Mistake("kept ones only", lambda *a: kept(*a, finish=kept_only),
                 N_("the list has an entry for every id, 0.0 for a dropped one")),
     ),
     hints=(
         N_("Do it in four steps: divide, cut to top_k, cut to top_p, make the rest add up to 1."),
-        N_("Sort the ids, largest logit first: order = sorted(range(n), key=lambda i: -scaled[i]) leaves equals in their "
-           "order. Subtract the largest logit before exp(): the ratios stay, and nothing overflows."),
-        N_("weights = exp(scaled − largest) of the ids in order[:top_k]; add weight/sum up, one id at a time, and stop with "
-           "the id at which the total is ≥ top_p; then write weight/sum of the kept ids into a list of zeros."),
+        N_("Sort the ids, largest logit first: order = sorted(range(n), key=lambda i: -scaled[i]) leaves equals "
+           "in their order. Subtract the largest logit before exp(): the ratios stay, and nothing overflows."),
+        N_("weights = exp(scaled − largest) of the ids in order[:top_k]; add weight/sum up, one id at a time, "
+           "and stop with the id at which the total is ≥ top_p; then write weight/sum of the kept ids into a "
+           "list of zeros."),
     ),
     stands_for=("mgpt.sampling.probabilities",),
 )
@@ -306,7 +321,8 @@ Q4 = Question(
     ),
     mistakes=(
         Mistake("edge belongs to the one before", lambda w, u: int(np.argmax(np.cumsum(w) >= u * sum(w))),
-                N_("an interval holds its lower end: at an edge the next id begins. So no id of weight 0 is ever drawn")),
+                N_("an interval holds its lower end: at an edge the next id begins. So no id of weight 0 is "
+                   "ever drawn")),
         Mistake("not scaled", lambda w, u: first_above(np.cumsum(w), u),
                 N_("the weights need not add up to 1: compare with u times their sum")),
         Mistake("largest first", largest_first,
@@ -322,14 +338,16 @@ Q4 = Question(
         Mistake("one too far", lambda w, u: min(inverse(w, u) + 1, len(w) - 1),
                 N_("the id is the first whose running sum is above the point, not the one behind it")),
         Mistake("last edge below", lambda w, u: max(inverse(w, u) - 1, 0),
-                N_("a running sum ends an interval: the last sum that is not above the point belongs to the id before")),
+                N_("a running sum ends an interval: the last sum that is not above the point belongs to the id "
+                   "before")),
         Mistake("weight above u", lambda w, u: next((i for i, x in enumerate(w) if x > u * sum(w)), len(w) - 1),
                 N_("it is the running sum that is compared, not each weight by itself")),
     ),
     hints=(
         N_("Lay the weights side by side on a line, id 0 first. In whose piece does the point u · sum lie?"),
         N_("Keep a running sum. Is a point at the very end of a piece in that piece, or in the next one?"),
-        N_("point = u * sum(weights); add the weights up one by one and return the first id whose running sum is > point."),
+        N_("point = u * sum(weights); add the weights up one by one and return the first id whose running sum "
+           "is > point."),
     ),
     stands_for=("mgpt.sampling.draw",),
 )
@@ -339,7 +357,8 @@ Q4_WHY = choice(
      "c": N_("each request has a temperature of its own, and it did not change"),
      "d": N_("the seed was set once, and the generator ran on from there in both runs; nothing was set anew")},
     hints=(N_("List the numbers that the generator gives, one after another. Who takes which?"),
-           N_("Alone, the request takes numbers 1, 2, 3, … What does it take when another request draws in between?"),
+           N_("Alone, the request takes numbers 1, 2, 3, … What does it take when another request draws in "
+              "between?"),
            N_("With one stream for all, each draw of another request moves this one's draws along.")),
 )
 
