@@ -360,7 +360,6 @@ Q4 = Question(
         N_("place = (n − 1)·p/100; low = floor(place); value = s[low] + (place − low)·(s[low + 1] − s[low]), where s is sorted; "
            "at the last sample there is no low + 1."),
     ),
-    stands_for=("numpy.percentile", "numpy.quantile"),
 )
 
 
