@@ -21,7 +21,8 @@ def lead(logits, token):
     """
     logits = np.asarray(logits)
     if logits.ndim != 1 or len(logits) < 2 or not np.isfinite(logits).all():
-        raise ValueError(f"logits must be one row of at least two finite numbers, got shape {logits.shape}")
+        raise ValueError("logits must be one row of at least two finite numbers, "
+                         f"got shape {logits.shape}")
     if integer("token", token) >= len(logits):
         raise ValueError(f"token must be in 0 .. {len(logits) - 1}, got {token}")
     return float(logits[token] - np.delete(logits, token).max())

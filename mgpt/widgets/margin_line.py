@@ -3,7 +3,7 @@
 from mgpt.text import _
 from mgpt.widgets.svg import Figure
 
-ROW, TOP, LEFT, RIGHT = 40, 52, 92, 436
+ROW, TOP, LEFT, RIGHT = 40, 52, 92, 416
 
 
 def margin_line(name, title, rows):
@@ -11,8 +11,8 @@ def margin_line(name, title, rows):
     ends = [value for _label, before, after, _changed in rows for value in (before, after)]
     low, high = min(0.0, *ends), max(0.0, *ends)
     spread = (high - low) or 1.0
-    data = "; ".join(_("{label}: before {before:.2f}, after {after:.2f}").format(label=label, before=before, after=after)
-                     for label, before, after, _changed in rows)
+    data = "; ".join(_("{label}: before {before:.2f}, after {after:.2f}").format(
+        label=label, before=before, after=after) for label, before, after, _changed in rows)
     figure = Figure(name, 480, TOP + ROW * len(rows) + 22, title, data)
 
     def x(value):
@@ -23,6 +23,7 @@ def margin_line(name, title, rows):
     figure.text(x(0), bottom + 16, _("0: a tie"), anchor="middle" if low < 0 else "start", size=11)
     figure.text(RIGHT, bottom + 16, _("lead, in logits"), anchor="end", size=11)
     figure.text(4, 16, _("hollow: before · solid: after · cross: another token is chosen"), size=12)
+    figure.text(472, TOP - 16, _("after"), anchor="end", size=12)
     for index, (label, before, after, changed) in enumerate(rows):
         y = TOP + ROW * index + 4
         figure.text(4, y + 4, label, size=12)

@@ -15,7 +15,8 @@ def margins(before, panels):
     if not 1 <= len(panels) <= 2:
         raise ValueError(f"panels must be one or two, got {len(panels)}")
     top = max(max(each.margins) for each in (before, *panels.values()))
-    low = max((m for each in panels.values() for m, moved in zip(each.margins, _moved(before, each)) if moved), default=0)
+    crossed = [margin for each in panels.values() for margin, moved in zip(each.margins, _moved(before, each)) if moved]
+    low = max(crossed, default=0)
     top, low = 2 * (int(top) // 2 + 1), 2 * (int(low) // 2 + 1)
     data = "; ".join(_("{name}: {changed} of {n} answers changed, smallest margin {low:.3f}").format(
         name=name, changed=each.changed(before), n=len(each.answers), low=min(each.margins))
@@ -26,7 +27,8 @@ def margins(before, panels):
     figure.text(4, 14, _("margin after (below 0: another answer)"))
     for index, (name, each) in enumerate(panels.items()):
         _panel(figure, LEFT + index * (PANEL + GAP), name, before, each, top, low)
-    figure.text(LEFT + len(panels) * (PANEL + GAP) - GAP, TOP + HEIGHT + 34, _("margin before, in logits"), anchor="end")
+    right = LEFT + len(panels) * (PANEL + GAP) - GAP
+    figure.text(right, TOP + HEIGHT + 34, _("margin before, in logits"), anchor="end")
     return figure
 
 
@@ -45,7 +47,7 @@ def _panel(figure, x0, name, before, after, top, low):
     figure.line(x0, TOP, x0, TOP + HEIGHT)
     figure.line(x0, y(0), x0 + PANEL, y(0), dashed=True)
     figure.line(x(0), y(0), x(top), y(top), stroke="quiet", dashed=True)
-    for tick in range(-low, top + 1, 4):
+    for tick in range(-low // 4 * 4 + 4 * (low % 4 > 0), top + 1, 4):
         figure.text(x0 - 5, y(tick) + 4, f"{tick}".replace("-", "−"), anchor="end", size=11)
     for tick in range(0, top + 1, 4):
         figure.text(x(tick), TOP + HEIGHT + 16, tick, anchor="middle", size=11)

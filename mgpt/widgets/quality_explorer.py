@@ -101,8 +101,8 @@ def sentence(state, text_before, text_after, right, superseded, compared, weight
     else:
         verdict = _("wrong, and no earlier value of this item either")
     smallest = min(compared, key=lambda d: d.lead_after)
-    words = _("“{asked}” float64 answers {before}; as stored here the answer is {after}: {verdict}. The smallest lead is "
-              "{lead:.2f}. Weights take {weights:,} bytes with their scales, the cache of this request {kv:,}.")
+    words = _("“{asked}” float64 answers {before}; as stored here the answer is {after}: {verdict}. The smallest lead "
+              "is {lead:.2f}. Weights take {weights:,} bytes with their scales, the cache of this request {kv:,}.")
     return words.format(asked=asked_text, before=text_before, after=text_after, verdict=verdict,
                         lead=smallest.lead_after, weights=weight_nbytes, kv=kv_nbytes)
 

@@ -1,4 +1,4 @@
-"""Quality: a choice before and after, which choices rounding can turn, a fair comparison, and a scale chosen on other data."""
+"""Quality: a choice before and after, what rounding can turn, a fair comparison, a scale chosen on other data."""
 
 import math
 
@@ -72,23 +72,26 @@ Q1 = Question(
     ),
     mistakes=(
         Mistake("last of equals", lambda n, b, a: compared(
-            n, b, a, chosen=n[last_of_equals(b)], chosen_after=n[last_of_equals(a)], lead_after=lead(a, last_of_equals(b))),
+            n, b, a, chosen=n[last_of_equals(b)], chosen_after=n[last_of_equals(a)],
+            lead_after=lead(a, last_of_equals(b))),
                 N_("greedy takes the first of equal logits, not the last")),
         Mistake("tie by name", lambda n, b, a: compared(
             n, b, a, chosen=by_name(n, b), chosen_after=by_name(n, a), lead_after=lead(a, n.index(by_name(n, b)))),
                 N_("a tie goes to the first in the given order; the alphabet decides nothing")),
         Mistake("lead of the new choice", lambda n, b, a: compared(n, b, a, lead_after=margin(a)),
                 N_("lead_after belongs to the token chosen before: it is negative where another one leads")),
-        Mistake("lead without its sign", lambda n, b, a: compared(n, b, a, lead_after=abs(compared(n, b, a)["lead_after"])),
+        Mistake("lead without its sign", lambda n, b, a: compared(
+            n, b, a, lead_after=abs(compared(n, b, a)["lead_after"])),
                 N_("the sign is the message: a negative lead says that another token leads")),
         Mistake("old runner-up alone", lambda n, b, a: compared(n, b, a, lead_after=old_runner_up(b, a)),
                 N_("any token may overtake the old choice, not only the one that was second before")),
-        Mistake("change of the logit", lambda n, b, a: compared(n, b, a, lead_after=a[greedy(b)] - b[greedy(b)]),
+        Mistake("change of the logit", lambda n, b, a: compared(
+            n, b, a, lead_after=a[greedy(b)] - b[greedy(b)]),
                 N_("that is how far the chosen logit moved; a lead compares it with the others of the same row")),
         Mistake("distance to the smallest", lambda n, b, a: compared(n, b, a, margin=max(b) - min(b)),
                 N_("the margin is the distance to the second largest logit; the smallest decides nothing")),
         Mistake("equal logits taken as one", lambda n, b, a: compared(n, b, a, margin=second_distinct(b)),
-                N_("two equal largest logits are a tie: the second largest is as large as the first, and the margin 0")),
+                N_("two equal largest logits are a tie: the second largest is as large as the first, margin 0")),
         Mistake("margin in probabilities", lambda n, b, a: compared(n, b, a, margin=probability_lead(b)),
                 N_("the margin is asked in logits; no softmax is needed")),
         Mistake("not chosen again", lambda n, b, a: compared(n, b, a, chosen_after=n[greedy(b)]),
@@ -99,7 +102,7 @@ Q1 = Question(
     ),
     hints=(
         N_("Which index holds the largest logit, and which rule decides where two are equal?"),
-        N_("A lead is: this logit minus the largest of all others. Before, it is the margin. After, it may be negative."),
+        N_("A lead is: this logit minus the largest of all others. Before, it is the margin; after, maybe negative."),
         N_("first = before.index(max(before)); margin = before[first] − the largest of the others before; "
            "lead_after = after[first] − the largest of the others after."),
     ),
@@ -137,8 +140,8 @@ def draw_rows(rng):
 Q2 = Question(
     "07_quality.q2", "unprotected", points=2, whole=True, reference=unprotected, draw=draw_rows, fresh=8,
     cases=(
-        Case(([[0.6, 0.7], [0.1, 1.4], [2.0, 1.5], [3.0, 0.0, 2.75], [1.75, 2.5, 1.5], [1.0, 1.0, 0.0], [0.25, 0.0, 1.5]], 0.5),
-             [0, 2, 3, 5]),
+        Case(([[0.6, 0.7], [0.1, 1.4], [2.0, 1.5], [3.0, 0.0, 2.75], [1.75, 2.5, 1.5], [1.0, 1.0, 0.0],
+               [0.25, 0.0, 1.5]], 0.5), [0, 2, 3, 5]),
         Case(([[4.0, 2.75], [4.0, 3.5, 3.5]], 1.0), [1]),
     ),
     mistakes=(
@@ -175,7 +178,7 @@ Q2 = Question(
 
 # ---------------------------------------------------------------- 3: a fair comparison
 def harness(questions, before, after, **wrong):
-    """The right dict, or one with entries replaced by functions of (question, old answer, new answer) that are summed."""
+    """The right dict, or one with entries replaced: each is a sum over a function of (question, old, new answer)."""
     rules = {
         "n": lambda q, old, new: True,
         "right_before": lambda q, old, new: old == q["answer"],
@@ -192,7 +195,7 @@ def harness(questions, before, after, **wrong):
 
 
 def replaced(change):
-    """questions, before, after -> the right dict with entries computed from it: change(right, questions, before, after)."""
+    """The right dict with entries computed from it: change(right, questions, before, after)."""
     def wrong(questions, before, after):
         right = harness(questions, before, after)
         return right | change(right, questions, before, after)
@@ -205,7 +208,8 @@ def draw_runs(rng):
     questions, before, after = [], {}, {}
     for number in range(rng.randrange(6, 11)):
         right, old, other = (str(value) for value in rng.sample(range(100, 1000), 3))
-        questions.append({"prompt": f"question {number}", "answer": right, "superseded": [old] if rng.randrange(3) else []})
+        superseded = [old] if rng.randrange(3) else []
+        questions.append({"prompt": f"question {number}", "answer": right, "superseded": superseded})
         for run, weights in ((before, (6, 1, 1, 1)), (after, (4, 2, 2, 1))):
             answer, = rng.choices([right, old, other, None], weights)
             if answer is not None:
@@ -226,16 +230,19 @@ Q3 = Question(
     "07_quality.q3", "compare_runs", points=3, whole=True, reference=harness, draw=draw_runs, fresh=12,
     cases=(
         Case((asked_of(("hotel?", "750", ["600"]), ("train?", "430", []), ("taxi?", "150", [])),
-              {"hotel?": "750", "train?": "430", "taxi?": "150"}, {"taxi?": "150", "hotel?": "600", "train?": "430"}),
-             {"n": 3, "right_before": 3, "right_after": 2, "changed": 1, "broken": 1, "mended": 0, "stale": 1, "missing": 0}),
-        Case((asked_of(("hotel?", "750", ["600"]), ("train?", "430", []), ("taxi?", "150", ["120", "135"]), ("meal?", "212", []),
-                       ("visa?", "388", ["301"]), ("bus?", "105", []), ("car?", "640", []), ("tram?", "111", ["118"]),
-                       ("gift?", "222", [])),
-              {"hotel?": "755", "train?": "430", "taxi?": "120", "meal?": "213", "visa?": "388", "bus?": "105", "ferry?": "900",
-               "tram?": "111"},
+              {"hotel?": "750", "train?": "430", "taxi?": "150"},
+              {"taxi?": "150", "hotel?": "600", "train?": "430"}),
+             {"n": 3, "right_before": 3, "right_after": 2, "changed": 1, "broken": 1, "mended": 0, "stale": 1,
+              "missing": 0}),
+        Case((asked_of(("hotel?", "750", ["600"]), ("train?", "430", []), ("taxi?", "150", ["120", "135"]),
+                       ("meal?", "212", []), ("visa?", "388", ["301"]), ("bus?", "105", []), ("car?", "640", []),
+                       ("tram?", "111", ["118"]), ("gift?", "222", [])),
+              {"hotel?": "755", "train?": "430", "taxi?": "120", "meal?": "213", "visa?": "388", "bus?": "105",
+               "ferry?": "900", "tram?": "111"},
               {"visa?": "301", "train?": "430", "hotel?": "750", "taxi?": "135", "ferry?": "905", "tram?": "116",
                "gift?": "222"}),
-             {"n": 9, "right_before": 4, "right_after": 3, "changed": 7, "broken": 3, "mended": 2, "stale": 2, "missing": 3}),
+             {"n": 9, "right_before": 4, "right_after": 3, "changed": 7, "broken": 3, "mended": 2, "stale": 2,
+              "missing": 3}),
     ),
     mistakes=(
         Mistake("answered ones only", replaced(lambda r, q, b, a: {"n": r["n"] - r["missing"]}),
@@ -259,7 +266,8 @@ Q3 = Question(
                 N_("stale is only an answer that was superseded; most wrong answers may be something else")),
         Mistake("stale before", lambda q, b, a: harness(q, b, a, stale=lambda x, old, new: old in x["superseded"]),
                 N_("stale answers are asked of the run after the change")),
-        Mistake("last superseded only", lambda q, b, a: harness(q, b, a, stale=lambda x, old, new: new in x["superseded"][:1]),
+        Mistake("first superseded only", lambda q, b, a: harness(
+            q, b, a, stale=lambda x, old, new: new in x["superseded"][:1]),
                 N_("any superseded value is stale, not only the first of them")),
         Mistake("broken means wrong", replaced(lambda r, q, b, a: {"broken": r["n"] - r["right_after"]}),
                 N_("broken is what was right before: an answer that was wrong already is not broken by the change")),
@@ -269,11 +277,12 @@ Q3 = Question(
                 N_("broken and mended are counted apart; their difference hides both")),
         Mistake("missing before", lambda q, b, a: harness(q, b, a, missing=lambda _q, old, new: old is None),
                 N_("missing answers are asked of the run after the change")),
-        Mistake("missing in either", lambda q, b, a: harness(q, b, a, missing=lambda _q, old, new: None in (old, new)),
-                N_("missing answers are asked of the run after the change; those of the run before do not belong here")),
+        Mistake("missing in either", lambda q, b, a: harness(
+            q, b, a, missing=lambda _q, old, new: None in (old, new)),
+                N_("missing answers are asked of the run after the change; those of the run before do not belong")),
     ),
     hints=(
-        N_("Go through the questions one by one. What are the old and the new answer to *this* prompt, if there are any?"),
+        N_("Go through the questions one by one. What are the old and the new answer to this prompt, if any?"),
         N_("dict.get(prompt) gives None for a missing answer, and None is never right. Count each figure apart."),
         N_("changed: old != new. broken: old right, new not. mended: old not right, new right. "
            "stale: new in question[\"superseded\"]. missing: new is None."),
@@ -360,7 +369,8 @@ Q4 = Question(
                 N_("this scale was chosen on the evaluation values: its error promises what new data will not get")),
         Mistake("chosen on both splits", lambda c, e, s: picked(c, e, s, best(c + e, s, total_error)),
                 N_("the evaluation values took part in the choice: choose on the calibration values alone")),
-        Mistake("error on the calibration split", with_entry("error", lambda r, c, e: total_error(c, r["scale"]) / len(c)),
+        Mistake("error on the calibration split", with_entry(
+            "error", lambda r, c, e: total_error(c, r["scale"]) / len(c)),
                 N_("the error is reported on the evaluation values; on those it was chosen by, it looks too good")),
         Mistake("sum for mean", with_entry("error", lambda r, c, e: total_error(e, r["scale"])),
                 N_("the mean squared error is asked for: divide by the number of evaluation values")),
@@ -388,9 +398,9 @@ Q4 = Question(
     ),
     hints=(
         N_("Two steps, two lists: one list chooses the scale, the other only measures it."),
-        N_("For each scale: codes of the calibration values (round, clip to −7 … 7), restored values, sum of squared errors."),
-        N_("scale = the largest of those with the smallest sum on calibration; then, with it, the mean of the squared errors "
-           "and the number of |round(x / scale)| > 7 on evaluation."),
+        N_("For each scale: codes of the calibration values (round, clip to −7 … 7), restored values, squared errors."),
+        N_("scale = the largest of those with the smallest sum on calibration; then, with it, the mean of the squared "
+           "errors and the number of |round(x / scale)| > 7 on evaluation."),
     ),
     stands_for=("mgpt.quantize.error_split", "mgpt.quantize.symmetric_scale"),
 )
@@ -400,7 +410,7 @@ Q4_WHY = choice(
      "c": N_("the range may differ in either direction; what matters is that new data took no part in the choice"),
      "d": N_("the formula does not care which values it gets; the meaning of the reported number does")},
     hints=(N_("Whom is the reported error for?"),
-           N_("Of many candidates one always fits a given list best, partly by luck. What happens to that luck on other values?"),
+           N_("Of many candidates one fits a given list best, partly by luck. What is that luck worth elsewhere?"),
            N_("Values of tomorrow take no part in today's choice. Which split is in the same position?")),
 )
 
