@@ -6,6 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 from mgpt.cli import print_json
 from mgpt.course.grade import batch
 from mgpt.course.grade.grading import Options, read_member
@@ -156,6 +161,7 @@ class _Log:
 
     def close(self):
         if self._file:
+            self._line({"peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024} if resource else {})
             self._file.close()
 
 

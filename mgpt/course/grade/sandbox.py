@@ -24,7 +24,7 @@ UNPRIVILEGED = 65534
 class Limits:
     """What one submission may use: memory and file sizes in MiB, CPU in seconds, counts."""
 
-    memory: int = 2048
+    memory: int = 1024
     cpu: int = 300
     file_size: int = 512
     files: int = 256
