@@ -30,7 +30,8 @@ def q1_by_tokens(arrival, chunks):
         return dict(n=0, ttft=None, gaps=None, tpot=None, e2e=None)
     gaps = [stamps[i] - stamps[i - 1] for i in range(1, len(stamps))]
     tpot = sum(gaps) / len(gaps) if gaps else None
-    return dict(n=len(stamps), ttft=stamps[0] - arrival, gaps=None if several else gaps, tpot=tpot, e2e=stamps[-1] - arrival)
+    return dict(n=len(stamps), ttft=stamps[0] - arrival, gaps=None if several else gaps, tpot=tpot,
+                e2e=stamps[-1] - arrival)
 
 
 def q1_with_numpy(arrival, chunks):
@@ -80,7 +81,8 @@ def q2_with_loop(requests):
         if len(times) >= 2:
             tpots.append((times[-1] - times[0]) / (len(times) - 1))
     return {"n": len(requests), "failed": failed, "ttft_mean": statistics.fmean(ttfts) if ttfts else None,
-            "tpot_mean": statistics.fmean(tpots) if tpots else None, "tpot_count": len(tpots), "partial_ttfts": partial}
+            "tpot_mean": statistics.fmean(tpots) if tpots else None, "tpot_count": len(tpots),
+            "partial_ttfts": partial}
 
 
 def q2_with_numpy(requests):
@@ -108,7 +110,8 @@ def q2_running(requests):
                 tpot_count += 1
                 tpot_sum += (r["times"][-1] - r["times"][0]) / (len(r["times"]) - 1)
     return {"n": n, "failed": failed, "ttft_mean": ttft_sum / (n - failed) if n > failed else None,
-            "tpot_mean": tpot_sum / tpot_count if tpot_count else None, "tpot_count": tpot_count, "partial_ttfts": partial}
+            "tpot_mean": tpot_sum / tpot_count if tpot_count else None, "tpot_count": tpot_count,
+            "partial_ttfts": partial}
 
 
 def q3_by_cases(requests, limits):
@@ -150,7 +153,8 @@ def q3_by_counting_the_bad(requests, limits):
             bad += 1
             continue
         alone += len(t) == 1
-        over = [t[0] - r["arrival"] > limits.get("ttft", math.inf), t[-1] - r["arrival"] > limits.get("e2e", math.inf)]
+        over = [t[0] - r["arrival"] > limits.get("ttft", math.inf),
+                t[-1] - r["arrival"] > limits.get("e2e", math.inf)]
         if len(t) > 1:
             over.append((t[-1] - t[0]) / (len(t) - 1) > limits.get("tpot", math.inf))
         bad += any(over)
@@ -245,14 +249,16 @@ WRONG = {
             int(d) for d in np.diff(np.repeat([t for t, _ in c], [k for _, k in c]))]),
         "clock time as TTFT": spoil(q1, ttft=where(lambda r, a, t: t[0], some)("ttft")),
         "clock time as latency": spoil(q1, e2e=where(lambda r, a, t: t[-1], some)("e2e")),
-        "zeros for a failed request": lambda a, c: q1(a, c) if any(k for _, k in c) else dict(n=0, ttft=0, gaps=[], tpot=0, e2e=0),
+        "zeros for a failed request": lambda a, c: (
+            q1(a, c) if any(k for _, k in c) else dict(n=0, ttft=0, gaps=[], tpot=0, e2e=0)),
         "chunks counted as tokens": spoil(q1, n=lambda r, a, c: sum(k > 0 for _, k in c)),
     },
     "q2": {
         "failed ones dropped": spoil(q2, n=lambda r, rs: len([x for x in rs if ok(x)])),
         "silent ones served": spoil(q2, failed=lambda r, rs: len([x for x in rs if x["error"]])),
         "broken ones served": lambda rs: q2([{**x, "error": None} for x in rs]),
-        "empty error text as failure": lambda rs: q2([{**x, "error": None if x["error"] is None else "bad"} for x in rs]),
+        "empty error text as failure": lambda rs: q2(
+            [{**x, "error": None if x["error"] is None else "bad"} for x in rs]),
         "zero for a missing TPOT": spoil(q2, tpot_mean=lambda r, rs: mean(tpot(x) or 0 for x in rs if ok(x)),
                                          tpot_count=lambda r, rs: sum(map(ok, rs))),
         "mean over gaps": spoil(q2, tpot_mean=lambda r, rs: mean(
@@ -261,25 +267,32 @@ WRONG = {
             x["times"][0] - x["arrival"] for x in rs if x["times"])),
         "failed ones as 0 ms": spoil(q2, ttft_mean=lambda r, rs: mean(
             x["times"][0] - x["arrival"] if ok(x) else 0 for x in rs)),
-        "zero without samples": spoil(q2, ttft_mean=lambda r, rs: r["ttft_mean"] or 0, tpot_mean=lambda r, rs: r["tpot_mean"] or 0),
+        "zero without samples": spoil(q2, ttft_mean=lambda r, rs: r["ttft_mean"] or 0,
+                                      tpot_mean=lambda r, rs: r["tpot_mean"] or 0),
         "median for mean": spoil(q2, ttft_mean=lambda r, rs: middle(x["times"][0] - x["arrival"] for x in rs if ok(x)),
                                  tpot_mean=lambda r, rs: middle(tpot(x) for x in rs if ok(x) and tpot(x) is not None)),
         "partial TTFTs lost": spoil(q2, partial_ttfts=lambda r, rs: []),
     },
     "q3": {
-        "over those served": spoil(q3, goodput=lambda r, rs, s: r["goodput"] and r["goodput"] * len(rs) / sum(map(ok, rs))),
+        "over those served": spoil(q3, goodput=lambda r, rs, s: (
+            r["goodput"] and r["goodput"] * len(rs) / sum(map(ok, rs)))),
         "strict limits": spoil(q3, goodput=lambda r, rs, s: None if r["goodput"] is None else q3_with_infinity(
             rs, {key: limit - 1e-6 for key, limit in s.items()})["goodput"]),
         "one output not good": lambda rs, s: {**q3(rs, s), "goodput": q3(
             [{**x, "error": "alone"} if len(x["times"]) == 1 and "tpot" in s else x for x in rs], s)["goodput"]},
         "one limit is enough": spoil(q3, goodput=lambda r, rs, s: None if r["goodput"] is None else mean(
             any(q3([x], {key: limit})["goodput"] for key, limit in s.items()) for x in rs)),
-        "broken ones good": lambda rs, s: {**q3(rs, s), "goodput": q3([{**x, "error": None} for x in rs], s)["goodput"]},
+        "broken ones good": lambda rs, s: {
+            **q3(rs, s), "goodput": q3([{**x, "error": None} for x in rs], s)["goodput"]},
         "zero without limits": spoil(q3, goodput=lambda r, rs, s: r["goodput"] or 0.0),
-        "everything good without limits": spoil(q3, goodput=lambda r, rs, s: mean(map(ok, rs)) if rs and not s else r["goodput"]),
-        "a share in per cent": spoil(q3, goodput=lambda r, rs, s: None if r["goodput"] is None else 100 * r["goodput"]),
-        "a number of requests": spoil(q3, goodput=lambda r, rs, s: None if r["goodput"] is None else r["goodput"] * len(rs)),
-        "failed ones without TPOT": spoil(q3, without_tpot=lambda r, rs, s: len([x for x in rs if len(x["times"]) <= 1])),
+        "everything good without limits": spoil(q3, goodput=lambda r, rs, s: (
+            mean(map(ok, rs)) if rs and not s else r["goodput"])),
+        "a share in per cent": spoil(q3, goodput=lambda r, rs, s: (
+            None if r["goodput"] is None else 100 * r["goodput"])),
+        "a number of requests": spoil(q3, goodput=lambda r, rs, s: (
+            None if r["goodput"] is None else r["goodput"] * len(rs))),
+        "failed ones without TPOT": spoil(q3, without_tpot=lambda r, rs, s: (
+            len([x for x in rs if len(x["times"]) <= 1]))),
         "only the first limit looked at": lambda rs, s: q3(rs, {key: s[key] for key in list(s)[:1]}),
     },
     "q4": {
@@ -290,8 +303,8 @@ WRONG = {
         "fraction cut off": lambda s, p: float(np.percentile(s, p, method="lower")),
         "fraction rounded up": lambda s, p: float(np.percentile(s, p, method="higher")),
         "middle of the neighbours": lambda s, p: float(np.percentile(s, p, method="midpoint")),
-        "fraction the other way": lambda s, p: float(np.percentile(s, p, method="lower") + np.percentile(s, p, method="higher")
-                                                     - np.percentile(s, p)),
+        "fraction the other way": lambda s, p: float(
+            np.percentile(s, p, method="lower") + np.percentile(s, p, method="higher") - np.percentile(s, p)),
         "counted from 1": lambda s, p: float(np.percentile(s, p, method="weibull")),
         "largest": lambda s, p: float(sorted(s)[-1]),
         "from the top": lambda s, p: -q4_weighted([-x for x in s], p),
@@ -333,7 +346,8 @@ def test_the_explorer_starts_with_example_30_2():
     assert "it would be 67.5 ms, which is no TPOT" in shown.sentence
 
 
-@pytest.mark.parametrize("text", ["0: 150 190 235 270", "10: 110, 160, 220;0:30", "0:", "5: 5 5 5; 7: 9.5 10.25; 0: 1e5"])
+@pytest.mark.parametrize("text", [
+    "0: 150 190 235 270", "10: 110, 160, 220;0:30", "0:", "5: 5 5 5; 7: 9.5 10.25; 0: 1e5"])
 def test_the_explorer_shows_what_the_traces_say(text):
     traces = read_requests(text)
     rows = view(text).rows

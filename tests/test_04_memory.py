@@ -170,13 +170,26 @@ def q4_of(**change):
     return lambda n: {**q4_by_cases(n), **{key: wrong(n) for key, wrong in change.items()}}
 
 
-def exact_or(text, base):
+BINARY, DECIMAL = ["B", "KiB", "MiB", "GiB"], ["B", "kB", "MB", "GB"]
+
+
+def renamed(text, *pairs):
+    """A size with its unit written otherwise."""
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text
+
+
+AS_BINARY, AS_DECIMAL = (("kB", "KiB"), ("MB", "MiB"), ("GB", "GiB")), (("KiB", "kB"), ("iB", "B"))
+
+
+def exact_or(text):
     """Both sizes, with text(value) where the size is not exact."""
     def size(n, base, units):
         power = sum(n >= base**i for i in (1, 2, 3))
         return f"{n // base**power if n % base**power == 0 else text(n / base**power)} {units[power]}"
 
-    return lambda n: {"binary": size(n, 1024, ["B", "KiB", "MiB", "GiB"]), "decimal": size(n, 1000, ["B", "kB", "MB", "GB"])}
+    return lambda n: {"binary": size(n, 1024, BINARY), "decimal": size(n, 1000, DECIMAL)}
 
 
 def plain_mega(n, size, unit):
@@ -199,7 +212,8 @@ WRONG = {
         "layers forgotten": q1_of(layers=lambda c: 1),
         "bytes a value forgotten": q1_of(value=lambda b: 1),
         "bits for bytes": q1_of(value=lambda b: 8 * b),
-        "padded to the longest": spoil(q1_of(), total=lambda r, c, ns, b: r["per_token"] * max(ns, default=0) * len(ns)),
+        "padded to the longest": spoil(q1_of(), total=lambda r, c, ns, b: (
+            r["per_token"] * max(ns, default=0) * len(ns))),
         "one request only": spoil(q1_of(), total=lambda r, c, ns, b: r["per_request"][0] if ns else 0),
         "per request forgotten lengths": spoil(q1_of(), per_request=lambda r, c, ns, b: [r["per_token"]] * len(ns)),
     },
@@ -227,20 +241,20 @@ WRONG = {
         "one fewer": q3_of(more=-1),
         "waste not in the bytes": spoil(q3_in_blocks, bytes_per_request=lambda r, b, t, n, token, size: n * token),
         "left of the whole budget": spoil(q3_in_blocks, left=lambda r, b, t, n, token, size: r["left"] + t * 2**30),
-        "blocks as bytes": spoil(q3_in_blocks, bytes_per_request=lambda r, b, t, n, token, size: r["bytes_per_request"] // size),
+        "blocks as bytes": spoil(q3_in_blocks, bytes_per_request=lambda r, b, t, n, token, size: (
+            r["bytes_per_request"] // size)),
     },
     "q4": {
-        "MB for MiB": q4_of(binary=lambda n: q4_by_cases(n)["decimal"].replace("kB", "KiB").replace("MB", "MiB").replace("GB", "GiB")),
-        "MiB for MB": q4_of(decimal=lambda n: q4_by_cases(n)["binary"].replace("KiB", "kB").replace("iB", "B")),
-        "binary number, decimal name": q4_of(binary=lambda n: q4_by_cases(n)["binary"].replace("KiB", "kB").replace("iB", "B")),
+        "MB for MiB": q4_of(binary=lambda n: renamed(q4_by_cases(n)["decimal"], *AS_BINARY)),
+        "MiB for MB": q4_of(decimal=lambda n: renamed(q4_by_cases(n)["binary"], *AS_DECIMAL)),
+        "binary number, decimal name": q4_of(binary=lambda n: renamed(q4_by_cases(n)["binary"], *AS_DECIMAL)),
         "decimals always": lambda n: {key: (lambda number, unit: f"{float(number):.2f} {unit}")(*text.split())
                                       for key, text in q4_by_cases(n).items()},
-        "decimals never": exact_or(lambda value: f"{value:.0f}", 1024),
-        "one decimal": exact_or(lambda value: f"{value:.1f}", 1024),
-        "cut off, not rounded": exact_or(lambda value: f"{math.floor(value * 100) / 100:.2f}", 1024),
+        "decimals never": exact_or(lambda value: f"{value:.0f}"),
+        "one decimal": exact_or(lambda value: f"{value:.1f}"),
+        "cut off, not rounded": exact_or(lambda value: f"{math.floor(value * 100) / 100:.2f}"),
         "always MiB and MB": lambda n: {"binary": plain_mega(n, 2**20, "MiB"), "decimal": plain_mega(n, 10**6, "MB")},
-        "only from 2 on": lambda n: {"binary": from_two(n, 1024, ["B", "KiB", "MiB", "GiB"]),
-                                     "decimal": from_two(n, 1000, ["B", "kB", "MB", "GB"])},
+        "only from 2 on": lambda n: {"binary": from_two(n, 1024, BINARY), "decimal": from_two(n, 1000, DECIMAL)},
         "capital K in kB": q4_of(decimal=lambda n: q4_by_cases(n)["decimal"].replace("kB", "KB")),
         "bits": lambda n: q4_by_cases(8 * n),
     },
@@ -269,8 +283,8 @@ def test_the_presets_are_one_model_in_three_versions():
 def test_the_calculator_starts_with_four_requests_of_the_larger_model():
     shown = view()
     assert shown.rows == (("as it is", "128 KiB", "512 MiB", "2 GiB", 48), ("as MHA", "512 KiB", "2 GiB", "8 GiB", 12))
-    assert shown.sentence == ("GQA: 128 KiB for the first token, 512 MiB a request, 2 GiB for 4 requests; 24 GiB hold 48 such "
-                              "requests, and nothing else.")
+    assert shown.sentence == ("GQA: 128 KiB for the first token, 512 MiB a request, 2 GiB for 4 requests; "
+                              "24 GiB hold 48 such requests, and nothing else.")
 
 
 @pytest.mark.parametrize("name", [*PRESETS, *NAMES])
@@ -279,13 +293,16 @@ def test_the_calculator_shows_what_the_counter_counts(name, tokens, dtype):
     model = shape_of(name)
     row = view(model=name, tokens=tokens, dtype=dtype, requests=3, budget=40).rows[0]
     each = model.bytes(tokens, dtype)
-    assert row == ("as it is", format_bytes(model.bytes(1, dtype)), format_bytes(each), format_bytes(3 * each), 40 * 2**30 // each)
+    sizes = map(format_bytes, (model.bytes(1, dtype), each, 3 * each))
+    assert row == ("as it is", *sizes, 40 * 2**30 // each)
 
 
 def test_windows_and_heads_get_a_row_of_their_own_only_where_they_change_the_count():
-    names = {name: [row[0] for row in view(model=name).rows] for name in ("mha", "gqa", "phi-3-mini-4k", "gpt-oss-20b", "deepseek-v3")}
-    assert names == {"mha": ["as it is"], "gqa": ["as it is", "as MHA"], "phi-3-mini-4k": ["as it is", "without windows"],
-                     "gpt-oss-20b": ["as it is", "without windows", "as MHA"], "deepseek-v3": ["as it is", "as MHA"]}
+    expected = {"mha": ["as it is"], "gqa": ["as it is", "as MHA"], "deepseek-v3": ["as it is", "as MHA"],
+                "phi-3-mini-4k": ["as it is", "without windows"],
+                "gpt-oss-20b": ["as it is", "without windows", "as MHA"]}
+    for name, rows in expected.items():
+        assert [row[0] for row in view(model=name).rows] == rows
     rows = {row[0]: row for row in view(model="gpt-oss-20b", tokens=131_072).rows}
     assert rows["as it is"][2] == "3.00 GiB" and rows["without windows"][2] == "6 GiB"
 

@@ -12,7 +12,8 @@ def head_sharing(n_head, versions, n_layer, head_dim):
 
     versions: [(name, KV heads)]; n_layer, head_dim: for the bytes a token that stand below, at 2 bytes a value.
     """
-    data = "; ".join(_("{name}: {n} query heads on {kv} KV heads").format(name=name, n=n_head, kv=kv) for name, kv in versions)
+    data = "; ".join(_("{name}: {n} query heads on {kv} KV heads").format(name=name, n=n_head, kv=kv)
+                     for name, kv in versions)
     figure = Figure("figure-4-1", PANEL * len(versions) + 12, 168, _("Query heads and the KV heads they read"), data)
     for panel, (name, n_kv_head) in enumerate(versions):
         left, width, group = 12 + PANEL * panel, PANEL - 20, n_head // n_kv_head
@@ -29,5 +30,6 @@ def head_sharing(n_head, versions, n_layer, head_dim):
             figure.kv_cell(x(kv, n_kv_head) - HEAD / 2 - 1, 96, HEAD + 2)
         nbytes = kv_cache_bytes(n_layer=n_layer, n_kv_head=n_kv_head, head_dim=head_dim, lengths=1)
         figure.text(left + width / 2, 132, _("KV heads: {n}").format(n=n_kv_head), anchor="middle", size=12)
-        figure.text(left + width / 2, 150, _("{size} a token").format(size=format_bytes(nbytes)), anchor="middle", size=12)
+        words = _("{size} a token").format(size=format_bytes(nbytes))
+        figure.text(left + width / 2, 150, words, anchor="middle", size=12)
     return figure

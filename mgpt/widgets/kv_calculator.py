@@ -1,4 +1,4 @@
-"""The KV calculator of chapter 04: bytes a token, a request and all requests, and how many requests a budget holds."""
+"""The KV calculator of chapter 04: bytes of a token, of requests, and how many requests a budget holds."""
 
 import functools
 import json
@@ -37,14 +37,15 @@ def model_name(name):
 def shape_of(name):
     """The KVShape of a preset or of a stored public config."""
     if name in PRESETS:
-        return KVShape.from_hf({"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": PRESETS[name][1],
-                                "head_dim": 128, "hidden_size": 4096})
+        return KVShape.from_hf({"num_hidden_layers": 32, "num_attention_heads": 32, "hidden_size": 4096,
+                                "num_key_value_heads": PRESETS[name][1]})
     return KVShape.from_hf(public_config(name))
 
 
 def versions(shape):
     """[(name, KVShape)]: the shape, and the same model without windows and as MHA where that is another count."""
-    others = [(_("without windows"), KVShape(tuple(layer and replace(layer, window=None) for layer in shape.layers)))]
+    endless = KVShape(tuple(layer and replace(layer, window=None) for layer in shape.layers))
+    others = [(_("without windows"), endless)]
     if (mha := shape.as_mha()) is not None:
         others.append((_("as MHA"), mha))
     return [(_("as it is"), shape), *((name, other) for name, other in others if other.layers != shape.layers)]
@@ -57,8 +58,8 @@ def view(state):
     rows, curves = [], []
     for name, version in versions(shape):
         each = version.bytes(tokens, dtype)
-        rows.append((name, format_bytes(version.bytes_per_token(dtype)), format_bytes(each), format_bytes(each * requests),
-                     budget // each))
+        sizes = map(format_bytes, (version.bytes_per_token(dtype), each, each * requests))
+        rows.append((name, *sizes, budget // each))
         curves.append((name, functools.partial(version.bytes, dtype=dtype)))
     header = (_("version"), _("the first token"), _("a request of {n} tokens").format(n=tokens), _("all requests"),
               _("requests in the budget"))
@@ -68,8 +69,8 @@ def view(state):
 
 def sentence(state, shape, row):
     _name, token, each, together, fit = row
-    return _("{structure}: {token} for the first token, {each} a request, {together} for {n} requests; {budget:g} GiB hold "
-             "{fit} such requests, and nothing else.").format(
+    return _("{structure}: {token} for the first token, {each} a request, {together} for {n} requests; "
+             "{budget:g} GiB hold {fit} such requests, and nothing else.").format(
         structure=shape.structure, token=token, each=each, together=together, n=state["requests"],
         budget=state["budget"], fit=fit)
 

@@ -9,7 +9,7 @@ LEFT, RIGHT, TOP, BASE, POINTS = 52, 340, 24, 204, 24
 
 
 def kv_growth(name, curves, tokens, limit=None):
-    """A Figure.  curves: [(words, function from a length to bytes)]; limit: (bytes, words), drawn where it is in sight."""
+    """A Figure.  curves: [(words, function from a length to bytes)]; limit: (bytes, words), drawn if in sight."""
     lengths = sorted({max(1, round(tokens * i / POINTS)) for i in range(1, POINTS + 1)})
     values = [(words, [count(length) for length in lengths]) for words, count in curves]
     most = max(max(series) for _words, series in values) or 1
@@ -28,7 +28,8 @@ def kv_growth(name, curves, tokens, limit=None):
         before = (x(0), BASE)
         for length, nbytes in zip(lengths, series):
             here = (x(length), y(nbytes))
-            figure.line(*before, *here, stroke=("k", "time", "quiet")[number % 3], dashed=number >= 3, width=2.2 - 0.4 * (number % 3))
+            figure.line(*before, *here, stroke=("k", "time", "quiet")[number % 3], dashed=number >= 3,
+                        width=2.2 - 0.4 * (number % 3))
             before = here
     for words, at, height in _spread([(words, y(series[-1])) for words, series in values]):
         figure.line(RIGHT + 2, at, RIGHT + 9, height, stroke="quiet")

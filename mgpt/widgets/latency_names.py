@@ -10,7 +10,8 @@ def latency_names(trace):
     """A Figure of a RequestTrace with `started` and at least two outputs."""
     times, start = trace.token_times, trace.arrival
     figure = Figure("figure-3-1", 480, 212, _("The names of the waits"), _(
-        "TTFT {ttft} ms, of which {queue} in the queue; gaps {gaps} ms with the mean TPOT {tpot} ms; full latency {e2e} ms").format(
+        "TTFT {ttft} ms, of which {queue} in the queue; gaps {gaps} ms with the mean TPOT {tpot} ms; "
+        "full latency {e2e} ms").format(
         ttft=f"{trace.ttft:g}", queue=f"{trace.queue_time:g}", gaps=" ".join(f"{gap:g}" for gap in trace.gaps),
         tpot=f"{trace.tpot:g}", e2e=f"{trace.e2e:g}"))
 

@@ -25,8 +25,8 @@ def percentile_line(samples, stats, name):
         y = 14 if row % 2 == 0 else 32
         figure.line(x(value), y + 4, x(value), BASE - 22, stroke="time", dashed=words == _("mean"), width=1.5)
         near_end = x(value) > 400
-        figure.text(x(value) + (0 if near_end else -4), y, f"{words} {value:.1f}", anchor="end" if near_end else "start",
-                    bold=True, size=12)
+        figure.text(x(value) + (0 if near_end else -4), y, f"{words} {value:.1f}", bold=True, size=12,
+                    anchor="end" if near_end else "start")
     step = nice_step(end - start)
     figure.line(LEFT, BASE, RIGHT, BASE)
     for number in range(int(end / step) + 1):

@@ -137,7 +137,8 @@ def add(request):
 CONTROL = Control(
     "trace_explorer", N_("Requests on the clock"),
     inputs=(
-        Text("requests", N_("Requests"), "0: 150 190 235 270", unit=N_("(arrival: outputs; arrival: outputs; … in ms)")),
+        Text("requests", N_("Requests"), "0: 150 190 235 270",
+             unit=N_("(arrival: outputs; arrival: outputs; … in ms)")),
         Number("ttft", N_("Limit of TTFT"), 200, 0, 100_000, unit="ms"),
         Number("tpot", N_("Limit of TPOT"), 50, 0, 100_000, unit="ms"),
     ),

@@ -1,4 +1,4 @@
-"""Chapter 03: the times of a request from its chunks, reports that drop nobody, goodput, percentiles, another tool's figure."""
+"""Chapter 03: times of a stream, reports that drop nobody, goodput, percentiles, and another tool's figure."""
 
 import math
 import statistics
@@ -43,7 +43,7 @@ def with_zeros(arrival, chunks):
 
 
 def draw_chunks(rng):
-    """A stream: perhaps a role-only chunk first, perhaps a usage chunk last; often one token a chunk, sometimes none."""
+    """A stream, perhaps with a role-only chunk first or a usage chunk last; often one token a chunk, or none."""
     arrival = rng.randrange(0, 500)
     clock, chunks, several = arrival + rng.randrange(20, 200), [], rng.random() < 0.5
     if rng.random() < 0.5:
@@ -61,7 +61,8 @@ Q1 = Question(
     cases=(
         Case((0, [[150, 1], [190, 1], [235, 1], [270, 1]]),
              {"n": 4, "ttft": 150, "gaps": [40, 45, 35], "tpot": 40.0, "e2e": 270}),
-        Case((0, [[90, 0], [150, 3], [270, 1], [300, 0]]), {"n": 4, "ttft": 150, "gaps": None, "tpot": 40.0, "e2e": 270}),
+        Case((0, [[90, 0], [150, 3], [270, 1], [300, 0]]),
+             {"n": 4, "ttft": 150, "gaps": None, "tpot": 40.0, "e2e": 270}),
         Case((10, [[110, 1]]), {"n": 1, "ttft": 100, "gaps": [], "tpot": None, "e2e": 100}),
         Case((5, [[40, 0]]), {"n": 0, "ttft": None, "gaps": None, "tpot": None, "e2e": None}),
         Case((20, [[140, 2]]), {"n": 2, "ttft": 120, "gaps": None, "tpot": 0.0, "e2e": 120}),
@@ -75,7 +76,8 @@ Q1 = Question(
                 N_("TPOT starts at the first token, not at the arrival")),
         Mistake("divided by chunks", other_tpot(lambda a, t, n: (t[-1] - t[0]) / (len(t) - 1 or 1)),
                 N_("TPOT is by tokens, not by chunks: a chunk may carry several")),
-        Mistake("zero for missing", lambda a, c: chunk_metrics(a, c, **({"tpot": 0.0} if sum(k for _, k in c) == 1 else {})),
+        Mistake("zero for missing", lambda a, c: chunk_metrics(
+                    a, c, **({"tpot": 0.0} if sum(k for _, k in c) == 1 else {})),
                 N_("one token has no interval: its TPOT is missing (None), never 0")),
         Mistake("empty chunk as first token", unless_failed(lambda a, c: {"ttft": c[0][0] - a}),
                 N_("a chunk without tokens is none: TTFT waits for the first chunk that carries some")),
@@ -83,7 +85,7 @@ Q1 = Question(
                 N_("a chunk without tokens (usage figures, for instance) does not move the end")),
         Mistake("chunk gaps as gaps", unless_failed(
                     lambda a, c: {"gaps": [y[0] - x[0] for x, y in zip(kept(c), kept(c)[1:])]}),
-                N_("those are gaps between chunks; where a chunk carries several tokens, gaps of tokens are unknown (None)")),
+                N_("those are gaps of chunks; where a chunk carries several tokens, gaps of tokens are unknown (None)")),
         Mistake("zeros inside a chunk", unless_failed(lambda a, c: with_zeros(a, c)),
                 N_("tokens of one chunk have no times of their own: a gap of 0 was not measured, so gaps are None")),
         Mistake("clock time as TTFT", unless_failed(lambda a, c: {"ttft": kept(c)[0][0]}),
@@ -159,8 +161,10 @@ def draw_requests(rng):
 Q2 = Question(
     "03_timing.q2", "report", points=4, reference=report, draw=draw_requests, fresh=10,
     cases=(
-        Case((FIVE,), {"n": 5, "failed": 3, "ttft_mean": 125.0, "tpot_mean": 40.0, "tpot_count": 1, "partial_ttfts": [90]}),
-        Case((THREE,), {"n": 3, "failed": 0, "ttft_mean": 130.0, "tpot_mean": 120.0, "tpot_count": 3, "partial_ttfts": []}),
+        Case((FIVE,), {"n": 5, "failed": 3, "ttft_mean": 125.0, "tpot_mean": 40.0, "tpot_count": 1,
+                       "partial_ttfts": [90]}),
+        Case((THREE,), {"n": 3, "failed": 0, "ttft_mean": 130.0, "tpot_mean": 120.0, "tpot_count": 3,
+                        "partial_ttfts": []}),
         Case(([request(0, [], "503")],),
              {"n": 1, "failed": 1, "ttft_mean": None, "tpot_mean": None, "tpot_count": 0, "partial_ttfts": []}),
         Case(([],), {"n": 0, "failed": 0, "ttft_mean": None, "tpot_mean": None, "tpot_count": 0, "partial_ttfts": []}),
@@ -171,7 +175,7 @@ Q2 = Question(
         Mistake("silent ones served", lambda rs: report(rs, failed=sum(bool(r["error"]) for r in rs)),
                 N_("a request without an output failed, also when it carries no error")),
         Mistake("broken ones served", lambda rs: as_if(lambda r: {**r, "error": None}, rs),
-                N_("a request that broke off after some outputs failed: it leaves the latencies, and its TTFT is kept apart")),
+                N_("a request that broke off after some outputs failed: it leaves the means; its TTFT is kept apart")),
         Mistake("empty error text as failure", lambda rs: as_if(
                     lambda r: {**r, "error": None if r["error"] is None else "error"}, rs),
                 N_("an empty error text is no error")),
@@ -199,7 +203,7 @@ Q2 = Question(
     ),
     hints=(
         N_("Sort the requests into two heaps first: served and failed. Which of the two does each entry look at?"),
-        N_("Failed: an error text that is not empty, or no output. Means are over the served ones that have the figure."),
+        N_("Failed: an error text that is not empty, or no output. Means are over served ones that have the figure."),
         N_("n = all; failed = the second heap; ttft_mean over the first heap; tpot_mean over those with two outputs or "
            "more, their number in tpot_count; partial_ttfts = TTFT of failed ones with an output. No sample: None."),
     ),
@@ -210,8 +214,8 @@ Q2_WHY = choice(
     {"a": N_("their times are often very short, and that is the danger: a refusal takes a millisecond"),
      "b": N_("they can be timed: a refusal has an arrival and an end. The question is what its time means"),
      "d": N_("users do notice a failure; that is why the report shows the count beside the latencies")},
-    hints=(N_("A refused request ends after 1 ms. What would it do to a mean of latencies? And what if it is not counted?"),
-           N_("Two ways to flatter a server: average the refusals in, or leave them out altogether. Which rule stops both?"),
+    hints=(N_("A refused request ends after 1 ms. What would it do to a mean? And what if it is not counted at all?"),
+           N_("Two ways to flatter a server: average refusals in, or leave them out. Which rule stops both?"),
            N_("A time of a failure is no time of an answer; a report that hides failures praises refusing.")),
 )
 
@@ -230,7 +234,8 @@ def goodput(requests, limits, *, strict=False, all_of=all, missing=True, failed=
 
     good = sum(bool(all_of(keeps(t, key) for key in limits)) for t in counted)
     of = len(traces) if over is None else over(traces)
-    return {"goodput": good / of if of and limits else none, "without_tpot": sum(t.n_tokens == 1 for t in traces if not t.failed)}
+    return {"goodput": good / of if of and limits else none,
+            "without_tpot": sum(t.n_tokens == 1 for t in traces if not t.failed)}
 
 
 def scaled(factor):
@@ -335,21 +340,22 @@ Q4 = Question(
     mistakes=(
         Mistake("not sorted", not_sorted, N_("the samples come in order of arrival: sort them first")),
         Mistake("nearest rank", lambda s, p: at(math.ceil(len(s) * p / 100) - 1, s),
-                N_("that is the nearest-rank rule, which always takes a sample; the linear rule goes between two of them")),
+                N_("that is the nearest-rank rule, which takes a sample; the linear rule goes between two of them")),
         Mistake("place n·p", lambda s, p: at(int(len(s) * p / 100), s),
-                N_("sorted[int(n·p/100)] is another tool's rule; the linear rule's place is (n − 1)·p/100, with a fraction")),
+                N_("sorted[int(n·p/100)] is another tool's rule; the linear rule's place is (n − 1)·p/100, uncut")),
         Mistake("n for n − 1", lambda s, p: at(len(s) * p / 100, s),
                 N_("the place is (n − 1)·p/100: n samples leave n − 1 intervals")),
         Mistake("fraction cut off", lambda s, p: at(math.floor(place_of(s, p)), s),
                 N_("the fraction of the place is cut off: between two samples the value goes on in proportion")),
         Mistake("fraction rounded up", lambda s, p: at(math.ceil(place_of(s, p)), s),
                 N_("the place is rounded up to a sample: between two samples the value goes on in proportion")),
-        Mistake("middle of the neighbours", lambda s, p: (at(math.floor(place_of(s, p)), s) + at(math.ceil(place_of(s, p)), s)) / 2,
+        Mistake("middle of the neighbours", lambda s, p: (
+                    at(math.floor(place_of(s, p)), s) + at(math.ceil(place_of(s, p)), s)) / 2,
                 N_("half-way between two samples is right only where the fraction is a half")),
         Mistake("fraction the other way", other_way,
                 N_("the fraction weighs the upper neighbour; 1 minus it weighs the lower one")),
         Mistake("counted from 1", lambda s, p: at((len(s) + 1) * p / 100 - 1, s),
-                N_("that is the (n + 1)·p/100 rule, counted from 1; NumPy's linear rule is (n − 1)·p/100, counted from 0")),
+                N_("that is the (n + 1)·p/100 rule, counted from 1; the linear rule is (n − 1)·p/100, counted from 0")),
         Mistake("largest", lambda s, p: float(max(s)), N_("that is the largest sample, whatever p is")),
         Mistake("from the top", lambda s, p: percentile(s, 100 - p),
                 N_("p counts from the smallest sample: p99 is near the largest one")),
@@ -357,8 +363,8 @@ Q4 = Question(
     hints=(
         N_("Sort. Where does p50 of two samples lie, and p25? Draw them on a line."),
         N_("n samples leave n − 1 intervals; p marks the place (n − 1)·p/100 on them, counted from 0."),
-        N_("place = (n − 1)·p/100; low = floor(place); value = s[low] + (place − low)·(s[low + 1] − s[low]), where s is sorted; "
-           "at the last sample there is no low + 1."),
+        N_("place = (n − 1)·p/100; low = floor(place); value = s[low] + (place − low)·(s[low + 1] − s[low]), where "
+           "s is sorted; at the last sample there is no low + 1."),
     ),
 )
 

@@ -4,7 +4,8 @@ from mgpt.course.questions import Case, Mistake, Question, choice
 from mgpt.memory import KVShape, format_bytes, kv_cache_bytes, paged_bytes
 from mgpt.text import N_
 
-LAYERS, HEADS, KV, DIM, HIDDEN = "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size"
+LAYERS, HEADS, KV = "num_hidden_layers", "num_attention_heads", "num_key_value_heads"
+DIM, HIDDEN = "head_dim", "hidden_size"
 
 
 # ---------------------------------------------------------------- 1: bytes from the keys of a config
@@ -47,7 +48,8 @@ Q1 = Question(
     cases=(
         Case((LLAMA, [4096, 4096], 2),
              {"per_token": 131_072, "per_request": [536_870_912, 536_870_912], "total": 1_073_741_824}),
-        Case((QWEN, [1000, 24], 2), {"per_token": 114_688, "per_request": [114_688_000, 2_752_512], "total": 117_440_512}),
+        Case((QWEN, [1000, 24], 2),
+             {"per_token": 114_688, "per_request": [114_688_000, 2_752_512], "total": 117_440_512}),
         Case((PHI, [10], 4), {"per_token": 786_432, "per_request": [7_864_320], "total": 7_864_320}),
         Case((LLAMA, [], 2), {"per_token": 131_072, "per_request": [], "total": 0}),
     ),
@@ -69,7 +71,8 @@ Q1 = Question(
                 N_("that counts values; each takes bytes_per_value bytes")),
         Mistake("bits for bytes", lambda c, t, b: config_bytes(c, t, b, times=8),
                 N_("that is bits: bytes_per_value is in bytes already")),
-        Mistake("padded to the longest", lambda c, t, b: config_bytes(c, t, b, total=lambda each: max(each) * len(each)),
+        Mistake("padded to the longest", lambda c, t, b: config_bytes(
+                    c, t, b, total=lambda each: max(each) * len(each)),
                 N_("unequal lengths add up; the longest times the number counts padding that nobody processed")),
         Mistake("one request only", lambda c, t, b: config_bytes(c, t, b, total=lambda each: each[0]),
                 N_("the total is the sum over all requests, not one of them")),
@@ -79,9 +82,10 @@ Q1 = Question(
     ),
     hints=(
         N_("Which four numbers of the config decide the bytes of one token? Two of them may be absent."),
-        N_("head_dim: absent or None means hidden_size / num_attention_heads. num_key_value_heads: absent means as many as "
-           "query heads."),
-        N_("per_token = 2 · layers · KV heads · width · bytes_per_value; each request: times its length; total: their sum."),
+        N_("head_dim: absent or None means hidden_size / num_attention_heads. num_key_value_heads: absent means "
+           "as many as query heads."),
+        N_("per_token = 2 · layers · KV heads · width · bytes_per_value; each request: times its length; "
+           "total: their sum."),
     ),
     stands_for=("mgpt.memory.kv_cache_bytes", "mgpt.memory.KVShape"),
 )
@@ -155,7 +159,8 @@ Q2 = Question(
 
 
 # ---------------------------------------------------------------- 3: how many requests fit
-def capacity(budget_gib, taken_gib, tokens, bytes_per_token, block_size, *, gib=2**30, taken=True, blocks=True, off_by=0):
+def capacity(budget_gib, taken_gib, tokens, bytes_per_token, block_size, *, gib=2**30, taken=True, blocks=True,
+             off_by=0):
     """The right dict, or one by another rule."""
     free = int((budget_gib - taken_gib * taken) * gib)
     each = paged_bytes(tokens, block_size if blocks else 1, bytes_per_token).nbytes
@@ -182,8 +187,8 @@ def one_block_more(budget_gib, taken_gib, tokens, bytes_per_token, block_size):
 
 def draw_capacity(rng):
     budget = rng.choice([16, 24, 40, 80])
-    return (budget, rng.randrange(1, budget - 4), rng.randrange(200, 9000), rng.choice([57_344, 114_688, 131_072, 147_456]),
-            rng.choice([16, 32, 64, 256]))
+    return (budget, rng.randrange(1, budget - 4), rng.randrange(200, 9000),
+            rng.choice([57_344, 114_688, 131_072, 147_456]), rng.choice([16, 32, 64, 256]))
 
 
 Q3 = Question(
@@ -218,7 +223,8 @@ Q3 = Question(
                 N_("a block has block_size positions, each of bytes_per_token bytes")),
     ),
     hints=(
-        N_("Three steps: bytes that are free, bytes that a request takes, and a division. Which of them rounds, and which way?"),
+        N_("Three steps: bytes that are free, bytes that a request takes, and a division. Which of them rounds, "
+           "and which way?"),
         N_("Blocks of a request: rounded up. Requests in the budget: rounded down. A GiB: 2**30."),
         N_("free = (budget − taken) · 2**30; each = ceil(tokens / block_size) · block_size · bytes_per_token; "
            "requests = free // each; left = free − requests · each."),
@@ -256,7 +262,16 @@ def both(**change):
 
 def draw_size(rng):
     unit = rng.choice([1, 1000, 1024, 10**6, 2**20, 10**9, 2**30])
-    return (rng.choice([unit * rng.randrange(1, 900), rng.randrange(1, 900 * unit + 1), unit, 3 * unit // 2]),)
+    n = rng.choice([unit * rng.randrange(1, 900), rng.randrange(1, 900 * unit + 1), unit, 3 * unit // 2])
+    while is_tie(n, 1000) or is_tie(n, 1024):
+        n += 1
+    return (n,)
+
+
+def is_tie(n, base):
+    """True where n lies half-way between two sizes of two decimals: rounding such ones is not asked here."""
+    size = max(base**i for i in range(4) if n >= base**i)
+    return 200 * n % size == 0 and 100 * n % size != 0
 
 
 Q4 = Question(
@@ -281,17 +296,21 @@ Q4 = Question(
         Mistake("decimals never", both(places=0), N_("a size that is not exact in its unit has two decimals")),
         Mistake("one decimal", both(places=1), N_("a size that is not exact in its unit has two decimals, not one")),
         Mistake("cut off, not rounded", both(cut=True), N_("the second decimal is rounded, not cut off")),
-        Mistake("always MiB and MB", lambda n: {"binary": in_unit(n, 2**20, "MiB"), "decimal": in_unit(n, 10**6, "MB")},
+        Mistake("always MiB and MB", lambda n: {
+                    "binary": in_unit(n, 2**20, "MiB"), "decimal": in_unit(n, 10**6, "MB")},
                 N_("the unit is the largest that gives at least 1, not always the same one")),
-        Mistake("only from 2 on", both(least=2), N_("the largest unit that gives at least 1: 1024 bytes are 1 KiB already")),
+        Mistake("only from 2 on", both(least=2),
+                N_("the largest unit that gives at least 1: 1024 bytes are 1 KiB already")),
         Mistake("capital K in kB", lambda n: {**sizes(n), "decimal": sizes(n)["decimal"].replace("kB", "KB")},
                 N_("the prefix for 1000 is a small k: kB")),
         Mistake("bits", lambda n: sizes(8 * n), N_("that is bits; sizes are in bytes")),
     ),
     hints=(
         N_("Go up the units as long as the number stays at least 1. Then ask: does it divide without a rest?"),
-        N_("Binary: powers of 1024, B KiB MiB GiB. Decimal: powers of 1000, B kB MB GB. An exact size is printed as a whole number."),
-        N_("for unit in units: if n < base · size of the unit, stop; f\"{n // size}\" if n % size == 0 else f\"{n / size:.2f}\"."),
+        N_("Binary: powers of 1024, B KiB MiB GiB. Decimal: powers of 1000, B kB MB GB. An exact size is printed "
+           "as a whole number."),
+        N_("for unit in units: if n < base · size of the unit, stop; f\"{n // size}\" if n % size == 0 "
+           "else f\"{n / size:.2f}\"."),
     ),
     stands_for=("mgpt.memory.format_bytes",),
 )
