@@ -85,7 +85,7 @@ Q1 = Question(
                 N_("a chunk without tokens (usage figures, for instance) does not move the end")),
         Mistake("chunk gaps as gaps", unless_failed(
                     lambda a, c: {"gaps": [y[0] - x[0] for x, y in zip(kept(c), kept(c)[1:])]}),
-                N_("those are gaps of chunks; where a chunk carries several tokens, gaps of tokens are unknown (None)")),
+                N_("those are gaps of chunks; where one carries several tokens, gaps of tokens are unknown (None)")),
         Mistake("zeros inside a chunk", unless_failed(lambda a, c: with_zeros(a, c)),
                 N_("tokens of one chunk have no times of their own: a gap of 0 was not measured, so gaps are None")),
         Mistake("clock time as TTFT", unless_failed(lambda a, c: {"ttft": kept(c)[0][0]}),
