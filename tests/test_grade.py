@@ -231,6 +231,25 @@ def test_an_unprivileged_user_gets_the_same_points(graded, tmp_path):
     assert files(out) == files(graded)
 
 
+NO_NAMESPACES = """
+import os, sys
+from mgpt.course.grade import syscalls as s
+s.prctl(s.PR_SET_NO_NEW_PRIVS, 1)
+s.seccomp(s.seccomp_program(1))  # as in a container: unshare and mount are refused
+os.execv(sys.executable, [sys.executable, "-m", "mgpt", *sys.argv[1:]])
+"""
+
+
+def test_a_container_without_namespaces_gives_the_same_points_behind_landlock_and_seccomp(graded, tmp_path):
+    done = subprocess.run([sys.executable, "-c", NO_NAMESPACES, "grade", str(CLASS), "--out", str(tmp_path / "out"), "--jobs",
+                           "1", "--require-sandbox", "landlock,seccomp,rlimits,session"], capture_output=True, text=True, cwd=ROOT)
+    if "landlock (" in done.stderr and done.returncode == 2:
+        pytest.skip("this kernel has no Landlock")
+    assert done.returncode == 1, done.stderr
+    assert "pid (unshare: Operation not permitted)" in done.stderr or "pid (Operation not permitted)" in done.stderr
+    assert files(tmp_path / "out") == files(graded)
+
+
 @pytest.mark.parametrize("name", ["mgpt.timing.RequestTrace", "mgpt.memory.kv_cache_bytes", "mgpt.quantize.quantize",
                                   "mgpt.memory.KVShape.from_hf"])
 def test_a_function_that_is_asked_for_is_gone_from_the_copy_where_it_is_defined(name):
