@@ -390,9 +390,9 @@ def test_groups_are_those_of_mgpt_with_its_bytes(bits, group):
 
 
 def test_the_sentence_tells_rounding_and_clipping_apart_over_all_groups():
-    values = np.array([-1.2, -0.2, 0.7, 1.8, 8.0, 9.0])
+    values = np.array([8.0, -1.2, -0.2, 0.7, 1.8, 9.0])
     split = error_split(values, 0.5)
-    sentence = load("quantizer").view(state(values="-1.2 -0.2 0.7 1.8 8 9", group=2)).sentence
+    sentence = load("quantizer").view(state(values="8 -1.2 -0.2 0.7 1.8 9", group=2)).sentence
     assert (round(split.sum_sq_round, 12), split.sum_sq_clip) == (0.16, 50.5)
     assert "0.16 by rounding, 50.5 by clipping" in sentence and "3 of codes and 12 of scales make 15" in sentence
 

@@ -4,7 +4,7 @@ from mgpt.codes import largest_code
 from mgpt.text import _
 from mgpt.widgets.svg import Figure
 
-LEFT, RIGHT, TOP, LANE, AXIS = 44, 432, 46, 22, 34
+WIDTH, LEFT, RIGHT, TOP, LANE, AXIS = 400, 50, 356, 46, 22, 34
 
 
 def shown(number):
@@ -24,7 +24,7 @@ def number_line(name, title, groups, bits):
     data = "; ".join(_("scale {scale}: {rows}").format(scale=shown(scale), rows=", ".join(
         _("{x} becomes {restored}").format(x=shown(x), restored=shown(restored)) for x, _code, restored, _clipped in rows))
         for scale, rows in groups)
-    figure = Figure(name, 480, height, title, data)
+    figure = Figure(name, WIDTH, height, title, data)
 
     def at(value):
         return (LEFT + RIGHT) / 2 + value / reach * (RIGHT - LEFT) / 2
@@ -45,7 +45,7 @@ def number_line(name, title, groups, bits):
             figure.rect(at(restored) - 3.5, y - 9.5, 7, 7, fill="k", stroke="none")
             figure.rect(at(x) - 5.5, y - 11.5, 11, 11, thick=True)
             figure.text(4, y - 2, shown(x), size=11)
-            figure.text(476, y - 2, shown(code), anchor="end", size=11)
+            figure.text(WIDTH - 4, y - 2, shown(code), anchor="end", size=11)
         y += 8
     return figure
 
@@ -53,13 +53,13 @@ def number_line(name, title, groups, bits):
 def _axis(figure, at, scale, qmax, y):
     """A line from wall to wall with its ticks; codes are named where there is room."""
     room = at(scale) - at(0)
-    every = next((step for step in (1, 2, 4, 8, 16, 32, 64, 128) if step * room >= 22), 128)
+    named = range(-qmax, qmax + 1) if room >= 20 else (-qmax, 0, qmax) if room * qmax >= 22 else (0,)
     figure.line(at(-qmax * scale), y, at(qmax * scale), y, width=1.4)
-    figure.text(476, y + 4, _("code"), anchor="end", size=11)
+    figure.text(WIDTH - 4, y + 4, _("code"), anchor="end", size=11)
     for code in range(-qmax, qmax + 1):
-        if room >= 5 or code % every == 0:
+        if room >= 5 or code in named:
             figure.line(at(code * scale), y - 5, at(code * scale), y + 3)
         if room >= 16 and code < qmax:
             figure.line(at((code + 0.5) * scale), y - 4, at((code + 0.5) * scale), y, stroke="quiet", dashed=True)
-        if code % every == 0:
+        if code in named:
             figure.text(at(code * scale), y - 8, shown(code), anchor="middle", size=10)
