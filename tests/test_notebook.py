@@ -6,6 +6,7 @@ import pytest
 from mgpt.course.judge import BLANK, ERROR, FAIL, PASS
 from mgpt.course.notebook import Session
 from mgpt.course.plain import NotPlain, agrees, dumps, plain
+from mgpt.course.questions import stems
 
 Q2, Q2_WHY = "30_8_exercises.q2", "30_8_exercises.q2_why"
 
@@ -78,7 +79,8 @@ def test_hints_open_one_after_the_other_and_the_last_stays(capsys):
 def test_progress_counts_what_was_checked_in_this_notebook(capsys):
     session = Session()
     session.progress()
-    assert "0 of 22 points" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "0 of 22 points" in out and len(out.splitlines()) == len(stems())  # one line an exercise, no wall of questions
     session.check(Q2, lambda p, g: p + g - 1)
     session.check(Q2_WHY, "d")
     capsys.readouterr()
@@ -89,6 +91,12 @@ def test_progress_counts_what_was_checked_in_this_notebook(capsys):
     capsys.readouterr()
     session.progress()
     assert "0 of 22 points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("answer", ["C", "TPOT", "", 3, ["c"]])
+def test_a_choice_that_is_no_letter_is_told_the_form_and_nothing_of_the_answer(answer):
+    result = Session().check(Q2_WHY, answer)
+    assert result.status == FAIL and result.message == 'a choice is answered with one small letter in quotes, like "a"'
 
 
 # ------------------------------------------------------------------ what counts as equal

@@ -11,6 +11,7 @@ from mgpt.text import N_, _
 PASS, FAIL, BLANK, ERROR = N_("pass"), N_("fail"), N_("not attempted"), N_("error")
 
 MISSING_VALUE = N_("it gives back None: is a `return` missing?")
+NO_LETTER = N_("a choice is answered with one small letter in quotes, like \"a\"")
 HARD_CODED = N_("right for the numbers of the text, wrong for fresh ones: the answer must follow from the arguments")
 
 
@@ -70,6 +71,8 @@ def judge(question, call, seed="practice"):
         message = _(mistake.message)
     elif got is None:
         message = _(MISSING_VALUE)
+    elif question.is_choice:
+        message = _(NO_LETTER)
     elif number >= len(visible) > 0:
         message = _(HARD_CODED)
     elif question.whole and agrees(got, case.expected, question.tolerance):

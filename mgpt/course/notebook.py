@@ -41,7 +41,7 @@ class Session:
         print(_("Hint {number} of {total}: {text}").format(number=number, total=len(hints), text=_(hints[number - 1])))
 
     def progress(self):
-        """Print a line for each question of the notebooks checked so far (of all of them before the first check)."""
+        """Print the points of each exercise checked so far, with a line a question; of all, points alone, before."""
         begun = {result_id.split(".")[0] for result_id in self.results}
         for stem in sorted(begun) or stems():
             found = questions(stem).values()
@@ -50,7 +50,7 @@ class Session:
             filled = round(20 * points / total)
             print(f"{stem}  {'█' * filled}{'░' * (20 - filled)}  " + _("{points} of {total} points").format(
                 points=points, total=total))
-            for question in found:
+            for question in found if begun else ():
                 status = self.results[question.id].status if question.id in self.results else BLANK
                 mark = {PASS: "✓", FAIL: "✗", BLANK: "·", ERROR: "!"}[status]
                 print(f"  {mark} {question.id:<28} {_(status)}")
