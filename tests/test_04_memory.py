@@ -307,10 +307,11 @@ def test_windows_and_heads_get_a_row_of_their_own_only_where_they_change_the_cou
     assert rows["as it is"][2] == "3.00 GiB" and rows["without windows"][2] == "6 GiB"
 
 
-def test_every_public_config_is_a_choice_with_its_publisher():
+def test_every_public_config_is_a_choice_and_names_its_publisher():
     options = load("kv_calculator").inputs[0].options
     assert len(NAMES) >= 12 and set(NAMES) < set(options)
-    assert options["llama-3.1-8b"] == model_name("llama-3.1-8b") == "meta-llama/Llama-3.1-8B"
+    assert model_name("llama-3.1-8b") == "meta-llama/Llama-3.1-8B" and options["llama-3.1-8b"] == "Llama-3.1-8B"
+    assert max(map(len, options.values())) <= 32
     assert all("/" in model_name(name) and KVShape.from_hf(public_config(name)).layers for name in NAMES)
 
 

@@ -79,7 +79,7 @@ CONTROL = Control(
     "kv_calculator", N_("Bytes of a KV cache"),
     inputs=(
         Choice("model", N_("Model"), "gqa", {name: words for name, (words, _heads) in PRESETS.items()}
-               | {name: model_name(name) for name in NAMES}),
+               | {name: model_name(name).split("/")[1] for name in NAMES}),  # short: the list fits a phone
         Number("tokens", N_("Length of a request"), 4096, 1, 1_048_576, unit=N_("tokens")),
         Number("requests", N_("Requests"), 4, 1, 10_000),
         Choice("dtype", N_("Stored value"), "f16", DTYPES),
