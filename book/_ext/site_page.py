@@ -30,6 +30,11 @@ REPAIRS = [
      r'<nav class="sidebar-primary-item" aria-label="Home">\1</nav>'),
     # A toggle without a name.
     (r"<summary>(<span class=\"toctree-toggle\")", r'<summary aria-label="Show or hide the pages of this part">\1'),
+    # An empty corner is no header of anything.
+    (r'<th class="head[^"]*">(?:<p></p>)?</th>', "<td></td>"),
+    # What may be wider than a phone can be scrolled by keyboard too.
+    (r'(<table class="[^"]*docutils[^"]*".*?</table>)', r'<div class="site-wide" tabindex="0">\1</div>'),
+    (r'<div class="math notranslate nohighlight"', r'<div tabindex="0" class="math notranslate nohighlight"'),
     # Three times the same line.
     (r'(<meta name="viewport"[^>]*/>)<meta name="viewport"[^>]*/>', r"\1"),
     (r'\n\s*<meta name="viewport" content="width=device-width, initial-scale=1"/>', ""),

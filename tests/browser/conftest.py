@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[2]
-HTML = ROOT / "_build" / "html"
+HTML = Path(os.environ.get("SITE_HTML", ROOT / "_build" / "html"))
 ARTEFACTS = ROOT / "_build" / "artefacts"
 PAGES = sorted(path.relative_to(HTML).as_posix() for folder in ("book", "exercises") for path in (HTML / folder).glob("*.html"))
 COMPRESSED = (".html", ".css", ".js", ".mjs", ".json", ".svg", ".wasm", ".ipynb", ".txt")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conftest import PAGES, ROOT, screenshot
+from conftest import HTML, PAGES, ROOT, screenshot
 
 AXE = (ROOT / "tests/browser/vendor/axe.min.js").read_text(encoding="utf-8")
 EVERY = [*PAGES, "index.html", "search.html?q=cache", "genindex.html"]
@@ -37,11 +37,12 @@ def test_an_error_a_missing_file_and_another_host_would_be_noticed(visit):
     assert all(word in told for word in ("spoken", "404", "off the site: http://127.0.0.1:9/x", "thrown"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme, width", [("light", 1280), ("dark", 1280), ("light", 390)])
 @pytest.mark.parametrize("page", [*PAGES, "search.html?q=cache", "genindex.html"])
-def test_axe_finds_nothing(visit, page, scheme):
-    """All rules of axe-core, none switched off."""
-    found = visit(color_scheme=scheme, reduced_motion="reduce").open(page, wait="networkidle")
+def test_axe_finds_nothing(visit, page, scheme, width):
+    """All rules of axe-core, none switched off, on a wide page and on a phone's."""
+    found = visit(color_scheme=scheme, reduced_motion="reduce", viewport={"width": width, "height": 800})
+    found = found.open(page, wait="networkidle")
     found.evaluate(AXE)
     assert found.evaluate(RUN_AXE) == []
 
@@ -88,7 +89,7 @@ def test_a_page_read_from_a_file_has_its_text_its_style_and_no_error(visit, page
     guest = visit()
     guest.site = "file://"
     found = guest.page
-    found.goto((ROOT / "_build/html" / page).as_uri())
+    found.goto((HTML / page).as_uri())
     found.wait_for_timeout(200)
     assert guest.problems == []
     assert found.evaluate("getComputedStyle(document.querySelector('.bd-main')).display") == "flex"
