@@ -372,3 +372,18 @@ def test_the_sampler_shows_what_the_package_samples_from(state):
 def test_logits_that_the_sampler_cannot_show_give_a_sentence(text):
     page = respond("sampler", {"logits": text})["html"]
     assert 'role="alert"' in page and "1 to 12 numbers from −20 to 20" in page
+
+
+# ------------------------------------------------------------------ the work explorer
+def test_the_work_explorer_shows_figure_1_1_and_its_sums():
+    view = load("prefix_work").view({"prompt": 8, "outputs": 4})
+    assert view.rows == ((1, 8, 0, 8, 8), (2, 9, 8, 17, 9), (3, 10, 9, 27, 10), (4, 11, 10, 38, 11))
+    assert sum(row[2] for row in view.rows) == 27
+    assert "All passes together run 38" in view.sentence and "it would be 11, so 3.5 times fewer" in view.sentence
+
+
+@pytest.mark.parametrize("prompt_len, n_outputs", [(1, 1), (40, 40), (3, 17)])
+def test_the_work_explorer_counts_as_the_exercise_does(prompt_len, n_outputs):
+    last = load("prefix_work").view({"prompt": prompt_len, "outputs": n_outputs}).rows[-1]
+    work = find(f"{STEM}.q2").reference(prompt_len, n_outputs)
+    assert last[3:] == (work["processed"], work["first_time"])
