@@ -17,7 +17,7 @@ from mgpt.cli import main
 from mgpt.course.grade import batch, tree
 from mgpt.course.grade.grading import Options
 from mgpt.course.grade.roster import members
-from mgpt.course.grade.sandbox import LAYERS
+from mgpt.course.grade.layers import LAYERS
 from mgpt.course.grade.write import read_manual, slug
 from submissions import ALL, BLANK, POINTS, ROOT, SOLUTION, STEM, WRONG, all_wrong, answer, cell_of, data, solved
 
@@ -60,7 +60,7 @@ def test_a_second_run_gives_the_same_bytes_with_any_number_of_jobs(graded, tmp_p
 
 def test_the_class_folder_is_what_its_script_writes(tmp_path):
     subprocess.run([sys.executable, ROOT / "tests" / "data" / "make_class.py", tmp_path], check=True)
-    assert files(tmp_path) == files(CLASS)
+    assert files(tmp_path) == files(CLASS), "run `python tests/data/make_class.py`"
 
 
 def test_a_rerun_grades_nothing_again_and_an_edit_only_what_was_edited(graded, tmp_path, capsys):
@@ -104,6 +104,22 @@ def test_merged_shards_are_the_same_bytes_as_one_run(graded, tmp_path, shards):
     parts = [str(tmp_path / str(number)) for number in range(len(shards))]
     assert main(["merge", *parts, "--out", str(tmp_path / "all")]) == 1
     assert files(tmp_path / "all") == files(graded)
+
+
+def test_an_interrupt_ends_at_once_keeps_what_is_graded_and_the_next_run_goes_on(graded, tmp_path):
+    out, folder = tmp_path / "out", Path(shutil.copytree(CLASS, tmp_path / "class"))
+    (folder / "zoe.ipynb").write_bytes(data(answer(solved(), q1="while True:\n    pass")))
+    command = [sys.executable, "-m", "mgpt", "grade", str(folder), "--out", str(out), "--jobs", "1", "--timeout", "300"]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (out / "instructor" / "emil.json").exists():
+        time.sleep(0.01)
+    running.send_signal(signal.SIGINT)
+    assert "stopped" in running.communicate(timeout=60)[1] and running.returncode == 130
+    assert len(list(out.glob("instructor/*.json"))) == 5
+    (folder / "zoe.ipynb").unlink()
+    assert grade(folder, "--out", out) == 1
+    assert files(out) == files(graded)
 
 
 def test_shards_of_two_seeds_are_not_merged(graded, tmp_path, capsys):
@@ -190,7 +206,7 @@ def test_where_nothing_hides_files_or_network_grading_asks(tmp_path, capsys, mon
 
 
 def test_without_any_sandbox_the_probe_sees_that_files_are_open():
-    from mgpt.course.grade.sandbox import Limits
+    from mgpt.course.grade.layers import Limits
     from mgpt.course.grade.zygotes import Zygote
 
     with Zygote(STEM, False, Limits()) as zygote:

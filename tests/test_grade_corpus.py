@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from mgpt.course.grade.grading import Member, Options, grade
-from mgpt.course.grade.sandbox import Limits
+from mgpt.course.grade.layers import Limits
 from mgpt.course.grade.zygotes import Zygote
 from submissions import (ALL, POINTS, STEM, WRONG, all_wrong, answer, before, blank, cell_of, data, extra, functions,
                          grade_id, solved)

@@ -15,7 +15,7 @@ from mgpt.cli import print_json
 from mgpt.course.grade import batch
 from mgpt.course.grade.grading import Options, read_member
 from mgpt.course.grade.roster import members
-from mgpt.course.grade.sandbox import LAYERS, Limits
+from mgpt.course.grade.layers import LAYERS, Limits
 from mgpt.course.grade.write import read_manual, statuses, write_all
 from mgpt.course.questions import stems
 
@@ -27,10 +27,12 @@ def arguments(parser):
     parser.add_argument("--out", required=True, metavar="DIR", help="where the reports go; a rerun goes on there")
     parser.add_argument("--jobs", type=int, metavar="N", help="submissions at a time (all cores)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="send submissions to a Dask cluster")
-    parser.add_argument("--shard", metavar="I/N", help="grade each N-th submission only, from the I-th; then `mgpt merge`")
+    parser.add_argument("--shard", metavar="I/N",
+                        help="grade each N-th submission only, from the I-th; then `mgpt merge`")
     parser.add_argument("--seed", default=Options.seed, help="what the hidden numbers are drawn from; keep it secret")
     parser.add_argument("--individual", action="store_true", help="other hidden numbers for each learner")
-    parser.add_argument("--require-sandbox", metavar="LAYERS", help=f"fail where one is missing: {','.join(LAYERS)} or all")
+    parser.add_argument("--require-sandbox", metavar="LAYERS",
+                        help=f"fail where one is missing: {','.join(LAYERS)} or all")
     parser.add_argument("--allow-unsandboxed", action="store_true",
                         help="grade also where a learner's code can reach files or the network")
     parser.add_argument("--manual", metavar="FILE", help="points given by a person (DIR/manual.csv)")
@@ -82,8 +84,8 @@ def finish(args, names, marks, words):
         print_json({"out": args.out, "submissions": len(names), "graded": graded, "refused": counts.get("refused", 0),
                     "failed": counts.get("error", 0)})
     else:
-        print(f"{len(names)} submissions: {graded} graded, {counts.get('refused', 0)} refused, {counts.get('error', 0)} "
-              f"failed; {words}; see {Path(args.out) / 'overview.html'}")
+        print(f"{len(names)} submissions: {graded} graded, {counts.get('refused', 0)} refused, "
+              f"{counts.get('error', 0)} failed; {words}; see {Path(args.out) / 'overview.html'}")
     return 1 if others else 0
 
 

@@ -31,7 +31,8 @@ def run(args):
                 raise ValueError(f"{path} is no report of `mgpt grade`; grade that shard again") from None
             other = found.get(name)
             if other and FAILED not in (status, other["status"]) and key != other["key"]:
-                raise ValueError(f"{name} is in two shards that were graded differently: {path}; use one --seed for all")
+                raise ValueError(f"{name} is in two shards that were graded differently: {path}; "
+                                 "use one --seed for all")
             if other is None or other["status"] == FAILED:
                 found[name] = report
     for report in found.values():

@@ -98,8 +98,8 @@ def _match(cells, code, stem):
 
 
 def _transplanted(stem, sources, chosen, dropped, notes):
-    """(source, ids of the questions it answers) in the order to run: the trusted notebook's cells, the learner's answers
-    in their places, each other cell of the learner's behind the one it stood behind."""
+    """(source, ids of the questions it answers) in the order to run: the trusted notebook's cells with the learner's
+    answers in their places, each other cell of the learner's behind the one it stood behind."""
     answered = {}
     for question_id, index in chosen.items():
         answered.setdefault(index, []).append(question_id)
@@ -140,7 +140,8 @@ def trusted_cells(stem):
     by_grade_id = {q.grade_id: q.id for q in questions(stem).values()}
     tests = {f"{grade_id}-test" for grade_id in by_grade_id}
     code = [cell for cell in _cells(path.read_bytes(), path) if cell["cell_type"] == "code"]
-    return tuple((by_grade_id[_grade_id(cell)], None) if _grade_id(cell) in by_grade_id else (f"cell {i}", cell["source"])
+    return tuple((by_grade_id[_grade_id(cell)], None) if _grade_id(cell) in by_grade_id
+                 else (f"cell {i}", cell["source"])
                  for i, cell in enumerate(code) if _grade_id(cell) not in tests)
 
 

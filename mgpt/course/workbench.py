@@ -17,6 +17,13 @@ LONGEST_REPLY, DEEPEST, LARGEST_INT = 4_000_000, 50, 2**1000
 TIMEOUTS_IN_ALL = 20  # a whole submission may take this many times the limit of one cell or call
 
 
+FOLDER = "mgpt-grade-"  # how temporary folders of the grader begin
+
+
+class NurseryLost(Exception):
+    """The process that children come from is gone or silent; the submission is not to blame."""
+
+
 class ChildLost(Exception):
     """The process died, did not answer in time or answered nonsense.  `late`: it was the time."""
 
@@ -87,6 +94,9 @@ class Interpreter:
     def close(self):
         """A channel's end: the child itself ends with `stop`."""
 
+    def abandon(self):
+        self._child.kill()
+
 
 @contextlib.contextmanager
 def open_nursery(stem=None, sandbox=True, limits=None):
@@ -94,12 +104,12 @@ def open_nursery(stem=None, sandbox=True, limits=None):
     with contextlib.ExitStack() as stack:
         nursery = Interpreter()
         if sys.platform == "linux":
-            from mgpt.course.grade.sandbox import Limits
-            from mgpt.course.grade.zygotes import Zygote, ZygoteLost
+            from mgpt.course.grade.layers import Limits
+            from mgpt.course.grade.zygotes import Zygote
 
             try:
                 nursery = stack.enter_context(Zygote(stem, sandbox, limits or Limits()))
-            except ZygoteLost:
+            except NurseryLost:
                 if sandbox:
                     nursery = stack.enter_context(Zygote(stem, False, limits or Limits()))
         yield nursery
@@ -215,7 +225,7 @@ class Workbench:
         return True
 
     def _blame(self, index, lost):
-        """Set aside what took too long, unless it may be the doing of cells that left something running: those first."""
+        """Set aside what took too long; first those cells that left something running, which may be the cause."""
         suspects = self._left - self._lost.keys() - {index} if lost.late else set()
         if suspects:
             self._lost |= dict.fromkeys(suspects, ChildLost(_("what it left running held up the others")))
@@ -237,7 +247,8 @@ class Workbench:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
-            self._nursery.stop()
+            with contextlib.suppress(NurseryLost):  # the next fork starts another
+                self._nursery.stop()
 
     def _ask(self, request):
         self._count += 1
@@ -249,7 +260,8 @@ class Workbench:
         try:
             reply = self._channel.ask(line, seconds)
         except TimeoutError:
-            raise ChildLost(_("it did not finish within {limit:g} seconds").format(limit=self.timeout), late=True) from None
+            words = _("it did not finish within {limit:g} seconds").format(limit=self.timeout)
+            raise ChildLost(words, late=True) from None
         except OSError:
             reply = None
         if reply is None:

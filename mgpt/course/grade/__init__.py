@@ -1,1 +1,1 @@
-"""What an instructor runs: `mgpt grade`.  Submissions are bytes, reports are data, nothing of a learner's is trusted."""
+"""What an instructor runs: `mgpt grade`.  Submissions are bytes, reports are data, nothing in them is trusted."""

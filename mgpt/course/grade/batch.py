@@ -19,10 +19,9 @@ from pathlib import Path
 
 from mgpt.course.grade.grading import FAILED, grade
 from mgpt.course.grade.roster import common_exercise, tells_nothing
-from mgpt.course.grade.sandbox import LAYERS
+from mgpt.course.grade.layers import LAYERS
 from mgpt.course.grade.write import report_path, write_json
-from mgpt.course.grade.zygotes import FOLDER
-from mgpt.course.workbench import open_nursery
+from mgpt.course.workbench import FOLDER, open_nursery
 
 KEPT_WARM = 4  # zygotes of different exercises in one thread
 
@@ -64,6 +63,11 @@ class Nurseries:
         for _, stack in self._open.values():
             stack.close()
         self._open = {}
+
+    def abandon(self):
+        """End what runs in them, from another thread; what it came to is not wanted."""
+        for nursery, _ in self._open.values():
+            nursery.abandon()
 
     def of(self, stem):
         if stem not in self._open:
@@ -117,7 +121,7 @@ def locally(todo, options, walls, first, jobs):
         finally:
             free.put(nurseries)
 
-    pool = concurrent.futures.ThreadPoolExecutor(jobs)
+    pool, finished = concurrent.futures.ThreadPoolExecutor(jobs), False
     try:
         waiting = set()
         for member in todo:
@@ -126,8 +130,11 @@ def locally(todo, options, walls, first, jobs):
                 done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
                 yield from (future.result() for future in done)
         yield from (future.result() for future in concurrent.futures.as_completed(waiting))
+        finished = True
     finally:
         stopped.set()
+        for nurseries in () if finished else every:
+            nurseries.abandon()  # what runs now is not waited for
         pool.shutdown(cancel_futures=True)
         for nurseries in every[1:]:
             nurseries.__exit__()
@@ -169,7 +176,8 @@ def default_jobs():
 def layers_text(nursery):
     """One line: what is in force, and what is not and why."""
     force = [layer for layer in LAYERS if nursery.layers.get(layer, "missing") is None]
-    missing = [f"{layer} ({nursery.layers.get(layer, 'not on this platform')})" for layer in LAYERS if layer not in force]
+    missing = [f"{layer} ({nursery.layers.get(layer, 'not on this platform')})" for layer in LAYERS
+               if layer not in force]
     return f"in force: {', '.join(force) or 'none'}" + (f"; missing: {', '.join(missing)}" if missing else "")
 
 

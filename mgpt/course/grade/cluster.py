@@ -7,7 +7,7 @@ import threading
 
 from mgpt.course.grade.batch import Nurseries, Walls, layers_text, timed
 from mgpt.course.grade.grading import Member, Options
-from mgpt.course.grade.sandbox import Limits
+from mgpt.course.grade.layers import Limits
 from mgpt.course.questions import stems
 
 AHEAD = 4  # submissions under way for each thread of the cluster, so that memory does not grow with their number

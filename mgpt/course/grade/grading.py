@@ -10,7 +10,7 @@ import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mgpt.course.grade.sandbox import Limits
+from mgpt.course.grade.layers import Limits
 from mgpt.course.judge import BLANK, ERROR, FAIL, HARD_CODED, PASS, Result, judge
 from mgpt.course.questions import find, questions
 from mgpt.course.submission import LARGEST_FILE, NotOfThisCourse, parse
@@ -18,7 +18,8 @@ from mgpt.course.workbench import Workbench, caller
 from mgpt.text import N_, _
 
 GRADED, REFUSED, FAILED = "graded", "refused", "error"
-RAISES_ON_FRESH = N_("right for the numbers of the text, but with fresh ones it raises an error or gives no plain value")
+RAISES_ON_FRESH = N_("right for the numbers of the text, but with fresh ones it raises an error "
+                     "or gives no plain value")
 MISSING = N_("its answer cell is missing")
 
 
@@ -81,7 +82,7 @@ def digest(data):
 
 @functools.cache
 def tests_digest():
-    """sha256 over what decides about points: checks, judge, all modules they import, and the notebooks that are trusted.
+    """sha256 over what decides about points: checks, judge, all modules they import, and the trusted notebooks.
 
     No seed is in it, so that a report which carries it tells nothing.
     """
@@ -93,7 +94,8 @@ def tests_digest():
         if file in seen or not file.is_file():
             continue
         seen[file] = digest(file.read_bytes())
-        for name in re.findall(r"^\s*(?:from|import) (mgpt[\w.]*)(?: import ([\w, ]+))?", file.read_text("utf-8"), re.M):
+        text = file.read_text(encoding="utf-8")
+        for name in re.findall(r"^\s*(?:from|import) (mgpt[\w.]*)(?: import ([\w, ]+))?", text, re.M):
             base = package.parent.joinpath(*name[0].split("."))
             todo += [base.with_suffix(".py"), base / "__init__.py"]
             todo += [base / f"{part.strip()}.py" for part in name[1].split(",")]
@@ -141,11 +143,12 @@ def grade(member, options, nursery_of):
 
 
 def _judge(submission, options, seed, nursery):
-    """A dict a question.  Every visible case is called before any hidden one, so that what an answer gives for a visible
-    case (which its learner sees) cannot carry hidden numbers out."""
+    """A dict a question.  Every visible case is called before any hidden one, so that what an answer gives for a
+    visible case (which its learner sees) cannot carry hidden numbers out."""
     with Workbench(submission.cells, options.timeout, nursery, submission.answers.values()) as bench:
         known = questions(submission.stem)
-        calls = {question_id: caller(bench, known[question_id], cell) for question_id, cell in submission.answers.items()}
+        calls = {question_id: caller(bench, known[question_id], cell)
+                 for question_id, cell in submission.answers.items()}
         seen = {question_id: judge(dataclasses.replace(known[question_id], fresh=0), call, seed)
                 for question_id, call in calls.items()}
         return [_entry(question, seen.get(question_id), calls.get(question_id), seed)
@@ -176,6 +179,7 @@ def learner_view(report):
                       for entry in report["questions"]]
     for entry in questions_seen:
         entry["hints"] = [] if entry["status"] == PASS else [_(hint) for hint in find(entry["id"]).hints]
-    return {**{name: value for name, value in report.items() if name not in ("key", "free")}, "questions": questions_seen}
+    kept = {name: value for name, value in report.items() if name not in ("key", "free")}
+    return {**kept, "questions": questions_seen}
 
 

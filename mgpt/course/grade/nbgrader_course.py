@@ -11,7 +11,7 @@ from pathlib import Path
 from mgpt.course.questions import questions
 from mgpt.course.release import released, root
 
-CONFIG = '''"""Written by `python -m mgpt.course.grade.nbgrader_course`; each setting avoids a loss of points or of a batch."""
+CONFIG = '''"""Written by `python -m mgpt.course.grade.nbgrader_course`; each setting avoids a loss."""
 
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "mgpt"

@@ -27,7 +27,8 @@ STATUS = {"graded": N_("graded"), "refused": N_("refused"), "error": N_("error o
 def page(title, body):
     return (f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" '
             f'content="width=device-width, initial-scale=1">\n<title>{escape(title)}</title>\n'
-            f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n")
+            f"<style>{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{escape(title)}</h1>\n{body}\n</main>\n</body>\n"
+            "</html>\n")
 
 
 def report_page(report, instructor):
@@ -54,9 +55,11 @@ def report_page(report, instructor):
 
 def _head(report):
     if report["status"] != "graded":
-        return (f'<p class="error"><strong>{escape(_(STATUS[report["status"]]))}.</strong> {escape(report["reason"])}</p>')
+        status = escape(_(STATUS[report["status"]]))
+        return f'<p class="error"><strong>{status}.</strong> {escape(report["reason"])}</p>'
+    total = f', {escape(_("with those given by a person"))}: <strong>{report["total"]}</strong>'
     lines = [f'<p><strong>{report["points"]} / {report["max_points"]}</strong> {escape(_("points"))}'
-             + (f', {escape(_("with those given by a person"))}: <strong>{report["total"]}</strong>' if report["manual"] else "")
+             + (total if report["manual"] else "")
              + f'. {escape(_("File"))}: {escape(report["file"])}</p>']
     if report["notes"]:
         lines.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in report["notes"]) + "</ul>")
@@ -120,12 +123,14 @@ class Statistics:
         if self.mistakes:
             body += [f"<h2>{escape(_('Most frequent misconceptions'))}</h2>", _bars(
                 _("Answers that show each known mistake"),
-                [(f"{question.split('.')[-1]}: {mistake}", count) for (question, mistake), count in self._frequent()[:12]])]
+                [(f"{question.split('.')[-1]}: {mistake}", count)
+                 for (question, mistake), count in self._frequent()[:12]])]
         body.append(_table(_("All submissions"), (_("submission"), _("exercise"), _("status"), _("points"), _("of"),
                                                   _("total")), (
             (_link(row), escape(row[2] or "–"), escape(_(STATUS[row[3]])), *("–" if n is None else n for n in row[4:7]))
             for row in self.rows)))
-        body.append(f"<p>{escape(_('The layers around the learners’ code, and all times, are in the log (--log).'))}</p>")
+        words = _("The layers around the learners’ code, and all times, are in the log (--log).")
+        body.append(f"<p>{escape(words)}</p>")
         return page(_("Overview"), "\n".join(body))
 
 
@@ -152,6 +157,7 @@ def _bars(title, pairs):
     bars = "".join(
         f'<text x="230" y="{24 * i + 20}" text-anchor="end">{escape(name[:38])}</text>'
         f'<rect x="240" y="{24 * i + 8}" width="{400 * count // longest}" height="16"></rect>'
-        f'<text x="{246 + 400 * count // longest}" y="{24 * i + 20}">{count}</text>' for i, (name, count) in enumerate(pairs))
+        f'<text x="{246 + 400 * count // longest}" y="{24 * i + 20}">{count}</text>'
+        for i, (name, count) in enumerate(pairs))
     return (f'<svg role="img" viewBox="0 0 700 {height}" width="100%"><title>{escape(title)}</title>'
             f"<desc>{escape(words)}</desc>{bars}</svg>")

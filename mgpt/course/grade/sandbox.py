@@ -11,24 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mgpt.course.grade import syscalls
+from mgpt.course.grade.layers import Limits
 
-LAYERS = ("session", "rlimits", "pid", "net", "ipc", "mount", "landlock", "seccomp", "uid")
 MIB = 2**20
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/etc/ld.so.cache", "/etc/localtime",
-          "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/fonts", "/etc/alternatives", "/etc/mime.types")
 UNPRIVILEGED = 65534
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one submission may use: memory and file sizes in MiB, CPU in seconds, counts."""
-
-    memory: int = 1024
-    cpu: int = 300
-    file_size: int = 512
-    files: int = 256
-    processes: int = 128
 
 
 @dataclass
@@ -113,7 +100,7 @@ def _can_be(uid):
 
 
 def _own_root(house, empty):
-    """A root of empty folders in which only what may be read is mounted, read-only; the box is the one place to write."""
+    """A root in which only what may be read is mounted, read-only; the box is the one place to write."""
     syscalls.mount(None, "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", empty, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "size=4m,mode=755")
     shown = []

@@ -127,7 +127,7 @@ class _Program(ctypes.Structure):
 
 
 def seccomp_program(parent):
-    """The filter as bytes: denied calls fail with EPERM, sockets are AF_UNIX only, a signal to `parent` ends the caller.
+    """The filter as bytes: denied calls fail with EPERM, sockets are local, a signal to `parent` ends the caller.
 
     OSError on a machine whose call numbers are not in the tables.
     """

@@ -1,4 +1,4 @@
-"""What a learner's process may see: a copy of the course without checks, and without the functions that are asked for."""
+"""What a learner's process may see: a copy of the course without checks and without the functions asked for."""
 
 import ast
 import importlib
@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import mgpt
-from mgpt.course.grade.sandbox import SYSTEM
+from mgpt.course.grade.layers import SYSTEM
 from mgpt.course.questions import questions
 from mgpt.text import N_
 

@@ -70,13 +70,14 @@ def read_manual(path):
 
 
 def with_marks(report, marks):
-    """The report with its manual marks and its total; a mark is flagged where the answer is not the one it was given for."""
+    """The report with its manual marks and its total; a mark is flagged where the answer has changed since."""
     given = []
     for (name, question), mark in sorted(marks.items()):
         if name == report["submission"]:
             now = report["free"].get(question, {}).get("sha256", "")
             changed = bool(mark["answer_sha256"]) and mark["answer_sha256"] != now
-            given.append({"question": question, "points": mark["points"], "comment": mark["comment"], "changed": changed})
+            given.append({"question": question, "points": mark["points"], "comment": mark["comment"],
+                          "changed": changed})
     total = None if report["points"] is None else report["points"] + sum(mark["points"] for mark in given)
     return {**report, "manual": given, "total": total}
 
@@ -142,8 +143,9 @@ def _gradebook(gradebook):
     lines = [["submission", "learner", "exercise", "status", "points", "max_points", "manual_points", "total", *columns,
               "reason"]]
     for row in gradebook["rows"]:
-        lines.append([row["submission"], row["learner"], row["exercise"], row["status"], row["points"], row["max_points"],
-                      row["manual"], row["total"], *(row["each"].get(name) for name in columns), row["reason"]])
+        first = [row[name] for name in ("submission", "learner", "exercise", "status", "points", "max_points", "manual",
+                                        "total")]
+        lines.append([*first, *(row["each"].get(name) for name in columns), row["reason"]])
     return _csv(lines)
 
 

@@ -2,7 +2,8 @@
 
 It runs from a copy of the course without checks, solutions and the functions asked for, so a child has nothing to find.
 On the control socket FD: first the house's description, answered by the layers in force; then
-`{"fork": true}` with the child's channel, answered by `{}`, and `{"stop": true}`, after which nothing of the child lives.
+`{"fork": true}` with the child's channel, answered by `{}`, and `{"stop": true}`, after which nothing of the child
+lives.
 """
 
 import gc
@@ -19,7 +20,8 @@ import sys
 import numpy as np
 
 from mgpt.course.grade import syscalls
-from mgpt.course.grade.sandbox import (LayerFailed, Limits, House, address_space, confine, furnish, open_namespaces)
+from mgpt.course.grade.layers import LAYERS, Limits
+from mgpt.course.grade.sandbox import House, LayerFailed, address_space, confine, furnish, open_namespaces
 from mgpt.course.runner import make_shell, serve
 
 MESSAGE = 1 << 20
@@ -42,7 +44,7 @@ def main(control):
     if told["sandbox"]:
         furnish(house, told["empty"])
     else:
-        house.layers.update(dict.fromkeys(("pid", "net", "ipc", "mount", "landlock", "seccomp", "uid"), "not asked for"))
+        house.layers.update(dict.fromkeys(LAYERS[2:], "not asked for"))
     syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     house.held = address_space() if os.path.exists("/proc/self/statm") else house.held
     seen = _probe(house, told["hidden"])

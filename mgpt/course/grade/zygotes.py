@@ -1,5 +1,6 @@
 """The grader's end of a zygote: start it, fork children, stop them, start it anew when it is lost."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,13 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from mgpt.course.grade import tree
+from mgpt.course.workbench import FOLDER, NurseryLost
 
-FOLDER = "mgpt-grade-"
 START_SECONDS, STOP_SECONDS = 120, 30
-
-
-class ZygoteLost(Exception):
-    """The warm process is gone or silent; the submission is not to blame."""
 
 
 @dataclass
@@ -36,6 +33,7 @@ class Zygote:
     hides_network: bool = False
     spent: float = 0.0
     _own_cpu: float = 0.0
+    _abandoned: bool = False
     _process: subprocess.Popen | None = None
     _control: socket.socket | None = None
 
@@ -52,7 +50,7 @@ class Zygote:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self):
-        """A fresh warm process.  ZygoteLost with its last words where it cannot start."""
+        """A fresh warm process.  NurseryLost with its last words where it cannot start."""
         box, empty = Path(self._folder) / "box", Path(self._folder) / "root"
         for place in (box, empty):
             place.mkdir(exist_ok=True)
@@ -70,17 +68,19 @@ class Zygote:
                     "hidden": tree.hidden(), "limits": asdict(self.limits), "sandbox": self.sandbox}
             try:
                 found = self._ask(told)
-            except ZygoteLost as lost:
+            except NurseryLost as lost:
                 self.close()
                 words.seek(0)
                 last = words.read().decode(errors="replace").strip().splitlines()[-1:]
-                raise ZygoteLost(f"{lost}: {' '.join(last)}") from None
+                raise NurseryLost(f"{lost}: {' '.join(last)}") from None
         self._own_cpu = found["own_cpu"]
         self.layers, self.hides_files = found["layers"], found["hides_files"]
         self.hides_network = found["hides_network"]
 
     def fork(self):
         """A socket to a new confined child, in which nothing of the last one is left."""
+        if self._abandoned:
+            raise NurseryLost("the run was stopped")
         if self._process is None:
             self.start()
         ours, theirs = socket.socketpair()
@@ -94,6 +94,13 @@ class Zygote:
             used = self._ask({"stop": True})
             self.spent += used["cpu"] + max(0.0, used["own_cpu"] - self._own_cpu)
             self._own_cpu = used["own_cpu"]
+
+    def abandon(self):
+        """End the warm process and its child from another thread; there will be no more."""
+        self._abandoned = True
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.shutdown(socket.SHUT_RDWR)
 
     def close(self):
         """End the warm process; the next fork starts another."""
@@ -119,7 +126,7 @@ class Zygote:
         if not reply:
             if "box" not in request:
                 self.close()
-            raise ZygoteLost(f"the warm process did not answer ({why})")
+            raise NurseryLost(f"the warm process did not answer ({why})")
         return json.loads(reply)
 
 
