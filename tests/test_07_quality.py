@@ -364,7 +364,27 @@ def test_every_question_is_a_dot_or_a_cross():
         margins(before, {})
 
 
+def test_a_dot_stands_at_both_margins_and_a_changed_answer_below_zero():
+    asked = tuple(questions()[:3])
+    before = Evaluation(asked, ("100", "200", "300"), (1.0, 2.0, 7.5))
+    after = Evaluation(asked, ("100", "200", "301"), (1.0, 4.0, 3.0))
+    svg = margins(before, {"after": after}).svg()
+    dashed = [tuple(map(float, found)) for found in re.findall(
+        r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"[^>]*stroke-dasharray', svg)]
+    (_x, zero, _right, _zero), (x1, y1, x2, y2) = dashed
+    dots = [(float(x) + 1.5, float(y) + 1.5) for x, y in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="3"', svg)]
+    assert len(dots) == 2
+    for (x, y), old, new in zip(dots, (1.0, 2.0), (1.0, 4.0)):
+        assert (x - x1) / (x2 - x1) == pytest.approx(old / 8, abs=0.001)
+        assert (y - y1) / (y2 - y1) == pytest.approx(new / 8, abs=0.001)
+    strokes = re.findall(r'<line x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"[^>]*stroke-width="2"', svg)
+    centre = [(float(a) + float(c)) / 2 for a, _b, c, _d in strokes], [(float(b) + float(d)) / 2 for _a, b, _c, d in strokes]
+    assert centre[0][0] == pytest.approx(x1 + (x2 - x1) * 7.5 / 8, abs=0.1)
+    assert centre[1][0] - zero == pytest.approx((y1 - y2) * 3 / 8, abs=0.1) and y1 == zero
+
+
 def test_a_line_of_margins_has_a_cross_where_another_token_is_chosen():
-    figure = margin_line("figure-x", "Two decisions", [("kept", 2.0, 1.0, False), ("turned", 0.5, -1.0, True)])
+    rows = [("kept", 2.0, 1.0, False), ("kept too", 2.0, 2.5, False), ("turned", 0.5, -1.0, True)]
+    figure = margin_line("figure-x", "Three decisions", rows)
     assert figure.svg().count('stroke-width="2.4"') == 2 and "−1.00" in figure.svg()
-    assert figure.description == "kept: before 2.00, after 1.00; turned: before 0.50, after -1.00"
+    assert figure.description.endswith("kept too: before 2.00, after 2.50; turned: before 0.50, after -1.00")
