@@ -28,6 +28,8 @@ def read_json(path):
         raise ValueError(f"{path} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not JSON: it is not UTF-8 text") from None
+    except RecursionError:
+        raise ValueError(f"{path} is JSON nested too deep to be read") from None
 
 
 def print_json(value):
@@ -47,9 +49,16 @@ def table(rows, header):
     return "\n".join(lines)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses arguments as everything else is refused, in one line: --help has the usage."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {' '.join(message.split())} (see {self.prog} --help)\n")
+
+
 def main(argv=None):
     """Run one command; the exit status is 0, 1 where a command says so, or 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="mgpt", description="Mini GPT: count, time, simulate, generate, check.")
+    parser = _Parser(prog="mgpt", description="Mini GPT: count, time, simulate, generate, check.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = load(name)
