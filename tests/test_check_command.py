@@ -196,7 +196,8 @@ def test_what_is_no_notebook_is_refused_in_one_line(tmp_path, capsys, content, w
     assert out == "" and err.count("\n") == 1 and words in err and "submission.ipynb" in err
 
 
-@pytest.mark.parametrize("arguments", [["no_such.ipynb"], ["."], [str(BLANK), "--timeout", "0"]])
+@pytest.mark.parametrize("arguments", [["no_such.ipynb"], ["."], [str(BLANK), "--timeout", "0"],
+                                       [str(BLANK), "--timeout", "inf"], [str(BLANK), "--timeout", "1e300"]])
 def test_bad_arguments_are_one_line_and_status_2(capsys, arguments):
     assert main(["check", *arguments]) == 2
     out, err = capsys.readouterr()

@@ -14,7 +14,7 @@ def arguments(parser):
 
 
 def run(args):
-    if not args.timeout > 0:
+    if not 0 < args.timeout < 1e6:
         raise ValueError(f"--timeout must be > 0 seconds, got {args.timeout:g}")
     submission = read(args.notebook)
     results = judge_submission(submission, args.timeout)
