@@ -5,7 +5,7 @@ Shapes: L layers, K KV heads, C capacity, S positions held, T new positions, D h
 
 import numpy as np
 
-from mgpt.validate import integer
+from mgpt.validate import float_type, integer
 
 
 class KVCache:
@@ -17,8 +17,7 @@ class KVCache:
 
     def __init__(self, config, capacity, dtype=np.float64, batch=None):
         self.capacity = integer("capacity", capacity, at_least=1)
-        if np.dtype(dtype).kind != "f":
-            raise ValueError(f"dtype must be a float type, got {np.dtype(dtype)}")
+        dtype = float_type("dtype", dtype)
         lead = () if batch is None else (integer("batch", batch, at_least=1),)
         shape = (config.n_layer, *lead, config.n_kv_head, self.capacity, config.head_dim)
         self._k, self._v = np.zeros(shape, dtype), np.zeros(shape, dtype)  # (L, K, C, D)

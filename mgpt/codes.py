@@ -10,7 +10,7 @@ The public names are re-exported by `mgpt.quantize`, which chooses the scales.
 
 import numpy as np
 
-from mgpt.validate import integer, one_of
+from mgpt.validate import array, integer, one_of
 
 
 def quantize(x, scale, bits=4):
@@ -90,7 +90,7 @@ def affine_range(bits, signed):
 
 def real_values(x):
     """x as a float array: neither empty nor with a NaN or infinity, its own float dtype kept."""
-    x = _array("x", x, "fiu", "real numbers")
+    x = array("x", x)
     if x.size == 0:
         raise ValueError(f"x must hold at least one value, got shape {x.shape}")
     if not np.isfinite(x).all():
@@ -118,7 +118,7 @@ def stored_scale(scale, dtype):
 
 
 def _checked_scale(scale, shape):
-    scale = _array("scale", scale, "fiu", "real numbers")
+    scale = array("scale", scale)
     scale = _fits("scale", scale if scale.dtype.kind == "f" else scale.astype(np.float64), shape)
     wrong = ~(np.isfinite(scale) & (scale > 0))
     if wrong.any():
@@ -132,27 +132,17 @@ def _checked_bits(bits):
 
 def _integers(name, value, lowest=None, highest=None):
     empty = isinstance(value, (list, tuple)) and not value  # NumPy takes these for floats
-    array = _array(name, np.zeros(0, np.int64) if empty else value, "iu", "integers")
-    if lowest is not None and array.size and (array.min() < lowest or array.max() > highest):
-        raise ValueError(f"{name} must be in {lowest} .. {highest}, got {array.min()} .. {array.max()}")
-    return array
+    values = array(name, np.zeros(0, np.int64) if empty else value, "iu", "integers")
+    if lowest is not None and values.size and (values.min() < lowest or values.max() > highest):
+        raise ValueError(f"{name} must be in {lowest} .. {highest}, got {values.min()} .. {values.max()}")
+    return values
 
 
-def _array(name, value, kinds, what):
+def _fits(name, values, shape):
     try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise ValueError(f"{name} must be {what}: {error}") from None
-    if array.dtype.kind not in kinds:
-        raise ValueError(f"{name} must be {what}, got dtype {array.dtype}")
-    return array
-
-
-def _fits(name, array, shape):
-    try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
+        fits = np.broadcast_shapes(values.shape, shape) == shape
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError(f"{name} must be one number or broadcast to shape {shape}, got shape {array.shape}")
-    return array
+        raise ValueError(f"{name} must be one number or broadcast to shape {shape}, got shape {values.shape}")
+    return values

@@ -10,7 +10,7 @@ import numpy as np
 from mgpt.cache import KVCache
 from mgpt.model import checked_ids, forward
 from mgpt.sampling import greedy
-from mgpt.validate import integer
+from mgpt.validate import array, integer
 
 
 class Generation:
@@ -147,14 +147,14 @@ def _chosen(sampler, logits):
 
 
 def _checked_stops(stop_ids):
-    if not isinstance(stop_ids, Iterable) or isinstance(stop_ids, str):
+    if not isinstance(stop_ids, Iterable) or isinstance(stop_ids, str) or getattr(stop_ids, "ndim", 1) == 0:
         raise ValueError(f"stop_ids must be a collection of ids, got {stop_ids!r}")
     return frozenset(integer("each of stop_ids", stop) for stop in stop_ids)
 
 
 def checked_request(config, prompt_ids, max_new_tokens, n_past=0):
     """(prompt as an array of its own, number of outputs).  ValueError as the generators document it."""
-    prompt = np.array(prompt_ids)
+    prompt = array("prompt_ids", prompt_ids, what="integers").copy()
     if prompt.ndim != 1 or prompt.size == 0:
         raise ValueError(f"prompt_ids must be a sequence of at least one id, got shape {prompt.shape}")
     checked_ids(prompt, config.vocab_size, "prompt_ids")

@@ -10,6 +10,8 @@ import math
 
 import numpy as np
 
+from mgpt.validate import array
+
 UNSEEN = -1e30  # finite, so that a row which sees nothing (padding) stays finite too; exp() of it is exactly 0
 
 
@@ -145,7 +147,7 @@ def forward(params, config, ids, cache=None, *, positions=None, mask=None, last_
 
 def checked_ids(ids, vocab_size, name="ids"):
     """`ids` as an array.  ValueError unless it is (T,) or (B, T), not empty, integers of the vocabulary."""
-    ids = np.asarray(ids)
+    ids = array(name, ids, what="integers")
     if ids.ndim not in (1, 2) or ids.size == 0:
         raise ValueError(f"{name} must be (T,) or (B, T) with at least one position, got shape {ids.shape}")
     if ids.dtype.kind not in "iu":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgpt.validate import integer
+from mgpt.validate import float_type, integer
 
 
 class OutOfBlocks(RuntimeError, ValueError):
@@ -34,9 +34,7 @@ class PagedKVCache:
     """
 
     def __init__(self, config, pool, dtype=np.float64, *, prefix_cache=None):
-        dtype = np.dtype(dtype)
-        if dtype.kind != "f":
-            raise ValueError(f"dtype must be a float type, got {dtype}")
+        dtype = float_type("dtype", dtype)
         shape = (config.n_layer, config.n_kv_head, pool.num_blocks, pool.block_size, config.head_dim)
         store = pool.storage
         if store is None or (store.k.shape, store.k.dtype) != (shape, dtype):

@@ -11,7 +11,7 @@ import numpy as np
 
 from mgpt.codes import (affine_range, dequantize, dequantize_affine, largest_code, pack_int4, quantize,
                         quantize_affine, real_values, stored_scale, unclipped_codes, unpack_int4)
-from mgpt.validate import finite, integer, one_of
+from mgpt.validate import finite, float_type, integer, one_of
 
 __all__ = ["ErrorSplit", "Quantized", "affine_params", "dequantize", "dequantize_affine", "error_split",
            "pack_int4", "quantize", "quantize_affine", "quantize_groups", "quantize_params",
@@ -107,8 +107,7 @@ def quantize_groups(x, group_size, bits=4, scale_dtype=np.float32):
     group gets 1).  ValueError when scale_dtype turns a scale into 0 or infinity.
     """
     x, qmax, group_size = real_values(x), largest_code(bits), integer("group_size", group_size, at_least=1)
-    if scale_dtype is None or not np.issubdtype(scale_dtype, np.floating):
-        raise ValueError(f"scale_dtype must be a float type, got {scale_dtype}")
+    scale_dtype = float_type("scale_dtype", scale_dtype)
     if x.ndim == 0:
         raise ValueError("x must have a last axis to form groups along, got a single number")
     starts = np.arange(0, x.shape[-1], group_size)

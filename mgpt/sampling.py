@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mgpt.validate import finite, integer
+from mgpt.validate import array, finite, integer
 
 
 def greedy(logits):
@@ -63,7 +63,7 @@ def checked_rng(rng):
 
 
 def _row(logits):
-    logits = np.asarray(logits)
+    logits = array("logits", logits)
     if logits.ndim != 1 or logits.size == 0:
         raise ValueError(f"logits must be one row (V,), got shape {logits.shape}")
     return logits

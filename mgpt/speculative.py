@@ -12,7 +12,7 @@ from mgpt.cache import KVCache
 from mgpt.generate import Generation, checked_request, prefill
 from mgpt.model import checked_ids, forward
 from mgpt.sampling import checked_rng, draw, greedy, probabilities, sample
-from mgpt.validate import finite, integer
+from mgpt.validate import array, finite, integer
 
 SUM_TOLERANCE = 1e-6  # a softmax in float32 sums to 1 no better than this
 
@@ -60,10 +60,11 @@ def verify(draft_tokens, draft_probs, target_probs, rng):
     token is distributed as if drawn from the target (Leviathan et al. 2023, appendix A.1).
     ValueError: rows that are no distributions over one vocabulary, a guess of probability 0 in its own row.
     """
-    q, p = _distributions("draft_probs", draft_probs, 2), _distributions("target_probs", target_probs, 2)
+    q, p = array("draft_probs", draft_probs), _distributions("target_probs", target_probs, 2)
+    q = p[:0] if q.shape == (0,) else _distributions("draft_probs", q, 2)  # an empty list cannot say (0, V)
     if q.shape != (len(p) - 1, p.shape[1]):
         raise ValueError(f"draft_probs must be (γ, V), target_probs (γ + 1, V), got {q.shape} and {p.shape}")
-    tokens = np.asarray(draft_tokens)
+    tokens = array("draft_tokens", draft_tokens, what="integers")
     if tokens.shape != (len(q),):
         raise ValueError(f"draft_tokens must be {len(q)} ids, one for a row, got shape {tokens.shape}")
     tokens = checked_ids(tokens, p.shape[1], "draft_tokens").tolist() if len(q) else []
@@ -125,8 +126,7 @@ def speculative_generate(target, draft, prompt_ids, max_new_tokens, *, gamma, rn
     (params, config), draft = _pair("target", target), _pair("draft", draft)
     if draft[1].vocab_size != config.vocab_size:
         raise ValueError(f"draft must have the target's vocabulary of {config.vocab_size}, got {draft[1].vocab_size}")
-    gamma = integer("gamma", gamma, at_least=1)
-    rng = None if rng is None else checked_rng(rng)
+    gamma, rng = integer("gamma", gamma, at_least=1), None if rng is None else checked_rng(rng)
     prompt, n_new = checked_request(config, prompt_ids, max_new_tokens)
     checked_request(draft[1], prompt, n_new)
     capacity = len(prompt) + max(n_new, 1) - 1
@@ -184,7 +184,7 @@ def _pair(name, model):
 
 
 def _distributions(name, probs, ndim):
-    probs = np.asarray(probs, dtype=np.float64)
+    probs = array(name, probs).astype(np.float64)
     if probs.ndim != ndim or probs.shape[-1] == 0:
         raise ValueError(f"{name} must be {'(V,)' if ndim == 1 else 'rows of (V,)'}, got shape {probs.shape}")
     if not ((probs >= 0).all() and (np.abs(probs.sum(axis=-1) - 1) <= SUM_TOLERANCE).all()):

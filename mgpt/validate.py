@@ -3,6 +3,8 @@
 import math
 import numbers
 
+import numpy as np
+
 
 def integer(name, value, at_least=0):
     """`value` as an int.  ValueError unless it is a whole number >= at_least (bools and floats are none)."""
@@ -32,3 +34,25 @@ def one_of(name, value, allowed):
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
     return value
+
+
+def float_type(name, value):
+    """`value` as a NumPy dtype.  ValueError unless it names a float type (None, NumPy's default, does not)."""
+    try:
+        dtype = None if value is None else np.dtype(value)
+    except TypeError:
+        dtype = None
+    if dtype is None or dtype.kind != "f":
+        raise ValueError(f"{name} must be a float type of NumPy, got {value!r}")
+    return dtype
+
+
+def array(name, value, kinds="fiu", what="real numbers"):
+    """`value` as an array.  ValueError unless its dtype is among NumPy's `kinds`, and its rows of one length."""
+    try:
+        values = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be {what}: {error}") from None
+    if values.dtype.kind not in kinds:
+        raise ValueError(f"{name} must be {what}, got dtype {values.dtype}")
+    return values

@@ -164,6 +164,7 @@ def test_truncated_positions_may_be_written_anew():
 
 @pytest.mark.parametrize("arguments, word", [
     (dict(capacity=0), "capacity"), (dict(capacity=2.0), "capacity"), (dict(capacity=4, dtype=np.int8), "dtype"),
+    (dict(capacity=4, dtype="no type"), "dtype"), (dict(capacity=4, dtype=None), "dtype"),
     (dict(capacity=4, batch=0), "batch"),
 ])
 def test_a_cache_of_no_size_or_of_integers_is_refused(arguments, word):

@@ -302,7 +302,7 @@ def test_the_same_seed_gives_the_same_parameters_in_the_shapes_of_the_config():
 
 @pytest.mark.parametrize("ids, word", [
     ([], "at least one"), (5, "shape"), ([[[1]]], "shape"), ([1.0, 2.0], "integers"), ([True, False], "integers"),
-    (["a"], "integers"), ([0, 23], "0 .. 22"), ([-1, 3], "0 .. 22"), ([[0, 1], [2, 40]], "2"),
+    (["a"], "integers"), ([[0], [0, 1]], "integers"), ([0, 23], "0 .. 22"), ([-1, 3], "0 .. 22"), ([[0, 1], [2, 40]], "2"),
 ])
 def test_ids_that_are_none_of_the_vocabulary_are_refused_by_name(ids, word):
     c = config()

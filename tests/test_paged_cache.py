@@ -337,8 +337,9 @@ def test_a_pool_holds_one_shape_and_dtype_at_a_time():
             PagedKVCache(*arguments)
     cache.release()
     PagedKVCache(other, pool)
-    with pytest.raises(ValueError, match="dtype must be a float type"):
-        PagedKVCache(CONFIG, pool, np.int8)
+    for dtype in (np.int8, "no type", None):
+        with pytest.raises(ValueError, match="dtype must be a float type"):
+            PagedKVCache(CONFIG, pool, dtype)
 
 
 # --- eviction when the pool needs it ---------------------------------------------------------------------------------

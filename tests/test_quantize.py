@@ -561,7 +561,8 @@ def test_each_group_stands_alone(rows, group_size, bits):
 @pytest.mark.parametrize(("args", "match"), [
     (([1.0], 0), "group_size"), (([1.0], 2.0), "group_size"), (([1.0], True), "group_size"),
     ((1.0, 1), "axis"), (([1.0], 1, 4, np.int8), "scale_dtype must be a float type"),
-    (([1.0], 1, 4, None), "scale_dtype must be a float type")])
+    (([1.0], 1, 4, None), "scale_dtype must be a float type"),
+    (([1.0], 1, 4, "no type"), "scale_dtype must be a float type")])
 def test_groups_that_cannot_be_formed_are_refused(args, match):
     with pytest.raises(ValueError, match=match):
         quantize_groups(*args)

@@ -37,7 +37,8 @@ def test_greedy_is_the_first_position_of_the_maximum(row):
     assert greedy(row) == list(row).index(max(row))
 
 
-@pytest.mark.parametrize("logits", [[math.nan, 1], [1, math.nan], [math.inf, math.nan], [], 3.0, [[1, 2]]])
+@pytest.mark.parametrize("logits", [[math.nan, 1], [1, math.nan], [math.inf, math.nan], [], 3.0, [[1, 2]],
+                                    ["1", "2"], "12", [1j], [True], None, [[1], [1, 2]]])
 def test_a_row_without_a_largest_logit_is_refused(logits):
     with pytest.raises(ValueError, match="logits must"):
         greedy(logits)

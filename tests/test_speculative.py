@@ -185,6 +185,8 @@ RIGHT = dict(draft_tokens=[0], draft_probs=[[0.5, 0.5]], target_probs=[[0.5, 0.5
     (dict(draft_probs=[[0.5, 0.5]] * 2), "draft_probs"), (dict(draft_probs=[[math.nan, 1]]), "draft_probs"),
     (dict(draft_probs=[[0.5, 0.6]]), "draft_probs must be numbers"),
     (dict(draft_probs=[[1.5, -0.5]]), "draft_probs must be numbers"),
+    (dict(draft_probs=[[0.5, 0.5], [1.0]]), "draft_probs"), (dict(draft_probs="half"), "draft_probs"),
+    (dict(draft_probs=[]), "draft_probs must be"), (dict(draft_tokens=[[0], [0, 1]]), "draft_tokens"),
     (dict(target_probs=[[0.5, 0.5]]), "target_probs"), (dict(target_probs=[[0.5, 0.5], [0.5, 0.4]]), "target_probs"),
     (dict(target_probs=[[0.5, 0.5], [math.inf, 0]]), "target_probs"),
     (dict(target_probs=np.empty((2, 0))), "target_probs"),
@@ -193,6 +195,12 @@ RIGHT = dict(draft_tokens=[0], draft_probs=[[0.5, 0.5]], target_probs=[[0.5, 0.5
 def test_verify_refuses_what_is_no_draft_and_no_distribution(change, word):
     with pytest.raises(ValueError, match=word):
         verify(**{**RIGHT, **change})
+
+
+@pytest.mark.parametrize("nothing", [[], (), np.zeros((0, 2))])
+def test_without_a_guess_the_token_is_drawn_from_the_target(nothing):
+    for u, token in ((0.2, 0), (0.3, 1)):
+        assert verify([], nothing, [[0.25, 0.75]], Scripted(u)) == ([], token)
 
 
 @pytest.mark.parametrize("q, p", [

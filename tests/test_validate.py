@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mgpt.validate import finite, integer, one_of
+from mgpt.validate import array, finite, float_type, integer, one_of
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.int64(3)])
@@ -53,3 +53,24 @@ def test_a_choice_outside_the_list_is_refused_with_the_list():
     for value in ("Static", "", None, 1, ["static"]):
         with pytest.raises(ValueError, match="policy must be one of static, continuous, got"):
             one_of("policy", value, ("static", "continuous"))
+
+
+@pytest.mark.parametrize("value", ["int8", int, np.int64, "no type", None, 5, complex, [1]])
+def test_what_is_no_float_type_is_refused(value):
+    with pytest.raises(ValueError, match="dtype must be a float type of NumPy, got "):
+        float_type("dtype", value)
+
+
+def test_a_float_type_becomes_a_dtype():
+    assert float_type("dtype", "float16") == float_type("dtype", np.float16) == np.dtype("f2")
+
+
+@pytest.mark.parametrize("value", [[[1], [1, 2]], "12", ["1"], None, [True], iter([1])])
+def test_what_is_no_array_of_numbers_is_refused_by_name(value):
+    with pytest.raises(ValueError, match="^rows must be real numbers"):
+        array("rows", value)
+
+
+def test_the_shape_and_dtype_of_an_array_are_kept():
+    kept = array("rows", np.zeros((2, 0), np.float16))
+    assert (kept.shape, kept.dtype) == ((2, 0), np.float16)
