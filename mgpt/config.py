@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mgpt.validate import finite, integer
+from mgpt.validate import finite, integer, one_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class GPTConfig:
         # Kept as Python numbers: a NumPy int32 overflows in a product, a float64 scalar widens float32 arrays.
         for name in ("vocab_size", "max_seq_len", "n_layer", "n_head", "n_kv_head", "head_dim", "n_embd", "n_inner"):
             object.__setattr__(self, name, integer(name, getattr(self, name), at_least=1))
+        object.__setattr__(self, "tie_embeddings", bool(one_of("tie_embeddings", self.tie_embeddings, (True, False))))
         for name in ("rope_theta", "norm_eps"):
             object.__setattr__(self, name, finite(name, getattr(self, name), above=0))
         if self.n_head % self.n_kv_head:
@@ -86,11 +87,12 @@ class GPTConfig:
             if integer("hidden_size", hidden, at_least=1) % n_head:
                 raise ValueError(f"hidden_size = {hidden} is not a multiple of num_attention_heads = {n_head}")
             head_dim = hidden // n_head
+        tied = config.get("tie_word_embeddings")
         theta = config.get("rope_theta")
         theta = rope.get("rope_theta", 10_000.0) if theta is None else theta
         return cls(
             vocab_size=config["vocab_size"], max_seq_len=config["max_position_embeddings"],
             n_layer=config["num_hidden_layers"], n_head=n_head, n_kv_head=config.get("num_key_value_heads", n_head),
             head_dim=head_dim, n_embd=hidden, n_inner=config["intermediate_size"], rope_theta=theta,
-            norm_eps=config.get("rms_norm_eps", 1e-6), tie_embeddings=bool(config.get("tie_word_embeddings", False)),
+            norm_eps=config.get("rms_norm_eps", 1e-6), tie_embeddings=False if tied is None else tied,
         )

@@ -131,7 +131,7 @@ def test_all_missing_keys_are_named_at_once():
     (dict(hidden_size=100), "hidden_size = 100 is not a multiple of num_attention_heads = 8"),
     (dict(num_attention_heads=0), "num_attention_heads"), (dict(num_attention_heads="8"), "num_attention_heads"),
     (dict(hidden_size=96.0), "hidden_size"), (dict(vocab_size=-1), "vocab_size"),
-    (dict(rms_norm_eps=None), "norm_eps"),
+    (dict(rms_norm_eps=None), "norm_eps"), (dict(tie_word_embeddings="false"), "tie_embeddings"),
     (dict(rope_theta="big"), "rope_theta"), (dict(rope_scaling="linear"), "rope_scaling"),
 ])
 def test_a_value_that_makes_no_sense_is_refused(change, word):
@@ -143,3 +143,12 @@ def test_a_value_that_makes_no_sense_is_refused(change, word):
 def test_what_is_no_dict_is_refused(given):
     with pytest.raises(ValueError, match="config must be a dict"):
         GPTConfig.from_hf(given)
+
+
+def test_tied_or_not_is_a_truth_value_and_no_text_counts_as_true():
+    shape = dict(vocab_size=8, max_seq_len=8, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=2, n_inner=2)
+    for value in ("no", None, 2):
+        with pytest.raises(ValueError, match=f"tie_embeddings must be one of True, False, got {value!r}"):
+            GPTConfig(**shape, tie_embeddings=value)
+    assert GPTConfig(**shape, tie_embeddings=0).tie_embeddings is False
+    assert GPTConfig.from_hf({**SMALL, "tie_word_embeddings": None}).tie_embeddings is False
