@@ -7,6 +7,7 @@ min(T, window) H_kv (d_k + d_v) b, where some layers hold nothing that grows.  R
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from mgpt.kv_layers import KVLayer, read_layers
 from mgpt.validate import integer, one_of
@@ -66,8 +67,10 @@ def format_bytes(n, si=False):
     base = 1000 if si else 1024
     units = ("B", "kB", "MB", "GB") if si else ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = max((i for i in range(len(units)) if n >= base**i), default=0)
-    number = f"{n / base**power:.2f}" if n % base**power else f"{n // base**power}"
-    return f"{number} {units[power]}"
+    if n % base**power == 0:
+        return f"{n // base**power} {units[power]}"
+    hundredths = round(Fraction(100 * n, base**power))  # exact: a float would round first, or overflow
+    return f"{hundredths // 100}.{hundredths % 100:02} {units[power]}"
 
 
 def vector_bytes(width, dtype):

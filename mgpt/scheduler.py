@@ -7,6 +7,7 @@ Yu et al. 2022 (Orca); decodes first, then chunks of prompts within a budget, is
 """
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mgpt.ledger import Ledger, Run
@@ -45,6 +46,8 @@ class Scheduler:
         self.sharing = one_of("sharing", sharing, (None, "prewarmed", "dynamic"))
         self.reserve = one_of("reserve", reserve, ("full", "prompt"))
         self.ledger = Ledger(integer("block_size", block_size, 1), self.pool_blocks, self.sharing)
+        if not isinstance(requests, Iterable):
+            raise ValueError(f"requests must be a list of Request objects, got {requests!r}")
         self._runs = {}
         for request in requests:
             if not isinstance(request, Request):

@@ -557,3 +557,10 @@ def test_a_printed_size_is_the_size(n):
     size = 1024 ** ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].index(unit)
     assert abs(float(number) * size - n) <= 0.00501 * size + n * 1e-15
     assert ("." in number) == (n % size != 0)
+
+
+@pytest.mark.parametrize("n, text", [
+    (1024**6 * 10**400, f"{10**400} EiB"), (1024**6 * 10**400 + 1, f"{10**400}.00 EiB"),
+    (2**53 + 2**13, "8.00 PiB"), (1024**6 * (2**53 + 1) + 1024**6 // 4, f"{2**53 + 1}.25 EiB")])
+def test_sizes_past_the_floats_are_written_exactly(n, text):
+    assert format_bytes(n) == text

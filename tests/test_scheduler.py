@@ -511,6 +511,9 @@ def test_two_requests_of_one_id_are_refused():
 def test_what_is_no_request_is_refused():
     with pytest.raises(ValueError, match="Request"):
         simulate([{"id": "A"}], max_active=1, block_size=4)
+    for lone in (ABC[0], None, 5):
+        with pytest.raises(ValueError, match="requests must be a list of Request objects, got"):
+            simulate(lone, max_active=1, block_size=4)
 
 
 @pytest.mark.parametrize("more, message", [
