@@ -15,7 +15,8 @@ POINTS = {"q1": 3, "q1_why": 1, "q2": 2, "q2_why": 1, "q3": 3, "q3_why": 1, "q4"
 ALL = sum(POINTS.values())
 
 WRONG = {  # each looks like an answer and is none; q2's passes the second visible case
-    "q1": "def request_metrics(arrival, token_times):\n    n = len(token_times)\n    first, last = token_times[0], token_times[-1]\n"
+    "q1": "def request_metrics(arrival, token_times):\n    n = len(token_times)\n"
+          "    first, last = token_times[0], token_times[-1]\n"
           "    gaps = [b - a for a, b in zip(token_times, token_times[1:])]\n"
           "    return {'ttft': first - arrival, 'gaps': gaps, 'tpot': (last - first) / n, 'e2e': last - arrival}",
     "q2": "def cached_positions(prompt_len, outputs_chosen):\n    return prompt_len + 1",
@@ -87,6 +88,7 @@ def data(notebook):
 def functions(notebook, body):
     """Every function asked for gets this body."""
     for name in WRONG:
-        first = next(line for line in "".join(cell_of(solved(), name)["source"]).splitlines() if line.startswith("def "))
+        lines = "".join(cell_of(solved(), name)["source"]).splitlines()
+        first = next(line for line in lines if line.startswith("def "))
         answer(notebook, **{name: f"{first}\n    {body}"})
     return notebook

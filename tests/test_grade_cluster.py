@@ -1,6 +1,7 @@
 """Grading on a Dask cluster over loopback: the same bytes, also when a worker dies on the way."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -13,15 +14,16 @@ from mgpt.cli import main
 from submissions import ROOT, WRONG, answer, data, solved
 from test_grade import CLASS, files
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 
 
 @contextlib.contextmanager
 def process(*arguments):
     env = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": "1.0"}
-    running = subprocess.Popen([sys.executable, "-m", "distributed.cli." + arguments[0], *map(str, arguments[1:])], cwd=ROOT,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, start_new_session=True)
+    command = [sys.executable, "-m", f"distributed.cli.{arguments[0]}", *map(str, arguments[1:])]
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
+                               start_new_session=True)
     try:
         yield running
     finally:
@@ -34,16 +36,13 @@ def process(*arguments):
 def cluster(tmp_path):
     """(address, the two worker processes)"""
     told = tmp_path / "scheduler.json"
-    with process("dask_scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--no-show", "--scheduler-file", told):
+    with process("dask_scheduler", "--host", "127.0.0.1", "--port", 0, "--no-dashboard", "--no-show",
+                 "--scheduler-file", told):
         wait(told.exists)
-        import json
-
         address = json.loads(told.read_text())["address"]
         options = (address, "--nthreads", 1, "--no-nanny", "--no-dashboard", "--host", "127.0.0.1")
         with process("dask_worker", *options) as one, process("dask_worker", *options) as two:
-            from distributed import Client
-
-            with Client(address, set_as_default=False) as client:
+            with distributed.Client(address, set_as_default=False) as client:
                 client.wait_for_workers(2, timeout=60)
             yield address, (one, two)
 
@@ -60,8 +59,8 @@ def test_a_cluster_gives_the_same_bytes_and_a_worker_that_dies_loses_nothing(clu
     folder, here, there = tmp_path / "class", tmp_path / "here", tmp_path / "there"
     folder.mkdir()
     for number in range(12):
-        notebook = answer(solved(), q1=WRONG["q1"], q2=f"def cached_positions(p, g):\n    import time\n    time.sleep(0.03)\n"
-                                                       f"    return p + g - {number % 2}")
+        slow = f"def cached_positions(p, g):\n    import time\n    time.sleep(0.03)\n    return p + g - {number % 2}"
+        notebook = answer(solved(), q1=WRONG["q1"], q2=slow)
         (folder / f"learner{number}.ipynb").write_bytes(data(notebook))
     (folder / "refused.ipynb").write_bytes(b"")
     assert main(["grade", str(folder), "--out", str(here)]) == 1

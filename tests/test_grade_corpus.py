@@ -1,7 +1,7 @@
 """Hostile, broken and ordinary submissions: each gets what it is worth, or is refused with a reason.
 
-`test_a_submission_gets_what_it_is_worth` writes each case over the released notebook; every case names the questions that
-lose their points.  All are graded by one zygote, one after the other, so that what one does to another shows as well.
+Each case is written over the released notebook and names the questions that lose their points.  All are graded by one
+zygote, one after the other, so that what one does to another shows as well.
 """
 
 import json
@@ -11,11 +11,13 @@ import threading
 
 import pytest
 
-from mgpt.course.grade.grading import Member, Options, grade
+from mgpt.course.grade.grading import Member, Options, grade, learner_view
 from mgpt.course.grade.layers import Limits
 from mgpt.course.grade.zygotes import Zygote
-from submissions import (ALL, POINTS, STEM, WRONG, all_wrong, answer, before, blank, cell_of, data, extra, functions,
-                         grade_id, solved)
+from mgpt.course.questions import find
+from mgpt.course.workbench import Interpreter
+from submissions import (ALL, BLANK, POINTS, ROOT, SOLUTION, STEM, WRONG, all_wrong, answer, before, blank, cell_of,
+                         data, extra, functions, grade_id, solved)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 LIMITS = Limits(memory=512, cpu=30, file_size=64)
@@ -32,7 +34,8 @@ def zygote():
 
 
 def report_of(zygote, notebook, file="answer.ipynb", options=OPTIONS, exercise=STEM):
-    return grade(Member("someone", "someone", file, data=data(notebook), exercise=exercise), options, lambda stem: zygote)
+    member = Member("someone", "someone", file, data=data(notebook), exercise=exercise)
+    return grade(member, options, lambda stem: zygote)
 
 
 def lost_by(report):
@@ -85,6 +88,12 @@ def outputs(notebook):
     return notebook
 
 
+def many_cells(notebook):
+    empty = {"cell_type": "code", "metadata": {}, "source": "", "outputs": [], "execution_count": None}
+    notebook["cells"] += [empty] * 3000
+    return notebook
+
+
 def stripped(notebook):
     for cell in notebook["cells"]:
         cell["metadata"] = {}
@@ -106,11 +115,13 @@ def kernel(notebook, name):
 
 
 SOLVED_Q1 = "".join(cell_of(solved(), "q1")["source"])
-USING_NP = ("import numpy as np\n" + BODY + "    t = np.array(token_times)\n    n = len(t)\n"
-            "    return {'ttft': int(t[0]) - arrival, 'gaps': np.diff(t), 'tpot': float(t[-1] - t[0]) / (n - 1) if n > 1"
-            " else None, 'e2e': int(t[-1]) - arrival}").replace("):\n        t", "):\n    t")
+USING_NP = ("import numpy as np\n" + BODY + "t = np.array(token_times)\n    n = len(t)\n"
+            "    return {'ttft': int(t[0]) - arrival, 'gaps': np.diff(t),\n"
+            "            'tpot': float(t[-1] - t[0]) / (n - 1) if n > 1 else None, 'e2e': int(t[-1]) - arrival}")
 PATCHED_NUMPY = ("import numpy as np\nnp.isclose = np.allclose = lambda *a, **k: True\n"
                  "np.testing.assert_allclose = lambda *a, **k: None\n")
+WAITS = ("import threading, time\ndef wait():\n    while 'cached_positions' not in globals():\n"
+         "        time.sleep(0.001)\n    {}\nthreading.Thread(target=wait).start()")
 TRANSFORMER = ("ip = get_ipython()\nip.input_transformers_cleanup.append(\n"
                "    lambda lines: ['\\n' if 'assert' in line else line for line in lines])")
 LOOKS_ABOUT = """
@@ -133,7 +144,8 @@ except Exception:
 CALLS_MGPT = {
     "q1": "import mgpt.timing\n" + BODY + "trace = mgpt.timing.RequestTrace(arrival, token_times)\n"
           "    return {'ttft': trace.ttft, 'gaps': trace.gaps, 'tpot': trace.tpot, 'e2e': trace.e2e}",
-    "q3": "from mgpt.memory import kv_cache_bytes\ndef kv_report(n_layer, n_head, n_kv_head, head_dim, lengths, bytes_per_value):\n"
+    "q3": "from mgpt.memory import kv_cache_bytes\n"
+          "def kv_report(n_layer, n_head, n_kv_head, head_dim, lengths, bytes_per_value):\n"
           "    each = [kv_cache_bytes(n_layer=n_layer, n_kv_head=n_kv_head, head_dim=head_dim, lengths=n,\n"
           "            bytes_per_value=bytes_per_value) for n in lengths]\n"
           "    return {'per_request': each, 'total': sum(each), 'total_mib': sum(each) / 2**20}",
@@ -154,7 +166,8 @@ CASES = {  # name: (notebook, names of the questions that score 0)
     "loop_sigign": (answer(solved(), q1="import signal\nfor s in (signal.SIGINT, signal.SIGTERM):\n"
                                         "    signal.signal(s, signal.SIG_IGN)\nsum(range(10**15))"), ("q1",)),
     "big_pow": (answer(solved(), q1=BODY + "return 10**10**8"), ("q1",)),
-    "os_exit_in_func": (answer(solved(), q5="import os\ndef honest_report(arrival, token_times):\n    os._exit(0)"), ("q5",)),
+    "os_exit_in_func": (answer(solved(), q5="import os\ndef honest_report(arrival, token_times):\n    os._exit(0)"),
+                        ("q5",)),
     "sigkill_self": (before(solved(), "q1", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"), ("q1",)),
     "kill_parent": (before(solved(), "q1", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"), ("q1",)),
     "recursion_segv": (answer(solved(), q1="import sys, functools\nsys.setrecursionlimit(10**9)\n" + BODY +
@@ -167,10 +180,11 @@ CASES = {  # name: (notebook, names of the questions that score 0)
     "stderr_warning": (before(solved(), "q1", "import warnings\nwarnings.warn('careful')"), ()),
     "string_result": (answer(solved(), q2="def cached_positions(p, g):\n    return str(p + g - 1)"), ("q2",)),
     "shadow_np": (extra(answer(solved(), q1=USING_NP), "np = None"), ("q1",)),
-    "magics": (extra(extra(solved(), "%time helper = 1\n%%timeit_nothing"), "%timeit -n1 -r1 1\n!echo hello\n!true", 2), ()),
+    "magics": (extra(extra(solved(), "%time helper = 1\n%%timeit_nothing"),
+                     "%timeit -n1 -r1 1\n!echo hello\n!true", 2), ()),
     "widgets": (extra(solved(), "import ipywidgets\nipywidgets.IntSlider()"), ()),
-    "thread_left": (extra(solved(), "import threading, time\nthreading.Thread(target=lambda: time.sleep(10**6)).start()", 2),
-                    ()),
+    "thread_left": (extra(solved(), "import threading, time\n"
+                                    "threading.Thread(target=lambda: time.sleep(10**6)).start()", 2), ()),
     "fork_cell": (extra(solved(), "import os\nos.fork()", 2), ()),
     "net_open": (extra(solved(), "import socket\nfor host in ('127.0.0.1', '192.0.2.1'):\n    try:\n"
                                  "        socket.create_connection((host, 80), 0.2)\n    except OSError: pass", 2), ()),
@@ -187,14 +201,15 @@ CASES = {  # name: (notebook, names of the questions that score 0)
     "no_cells": ({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": []}, EVERYTHING),
     "utf8_bom": (b"\xef\xbb\xbf" + data(solved()), ()),
     "surrogate": (before(solved(), "q2", "# \ud800"), ()),
-    "many_cells": ((lambda n: {**n, "cells": n["cells"] + [
-        {"cell_type": "code", "metadata": {}, "source": "", "outputs": [], "execution_count": None}] * 3000})(solved()), ()),
+    "many_cells": (many_cells(solved()), ()),
     "input_transform": (extra(all_wrong(), TRANSFORMER, 1), EVERYTHING),
     "patch_numpy": (extra(answer(solved(), q4=WRONG["q4"]), PATCHED_NUMPY, 1), ("q4",)),
-    "patch_builtins": (before(answer(solved(), q1=WRONG["q1"]), "q1", "import builtins\nbuiltins.abs = lambda x: 0"), ("q1",)),
+    "patch_builtins": (before(answer(solved(), q1=WRONG["q1"]), "q1", "import builtins\nbuiltins.abs = lambda x: 0"),
+                       ("q1",)),
     "exec_hidden": (extra(answer(all_wrong(), **CALLS_MGPT), LOOKS_ABOUT, 1), EVERYTHING),
     "partial_overflow": (outputs(all_wrong()), EVERYTHING),
-    "env_detect": (extra(all_wrong(), "import os\nif 'NBGRADER_EXECUTION' in os.environ:\n    cheat = True"), EVERYTHING),
+    "env_detect": (extra(all_wrong(), "import os\nif 'NBGRADER_EXECUTION' in os.environ:\n    cheat = True"),
+                   EVERYTHING),
     # the kinds next to them
     "metadata lost": (stripped(solved()), ()),
     "equal ids, null outputs": (no_ids(solved()), ()),
@@ -203,22 +218,21 @@ CASES = {  # name: (notebook, names of the questions that score 0)
     "imports in another's cell": (answer(before(solved(), "q1", "import math"), q2="def cached_positions(p, g):\n"
                                                               "    return math.floor(p + g - 1)"), ()),
     "a thread that ends the process as soon as another answer is there": (
-        before(solved(), "q1", "import os, threading, time\ndef wait():\n    while 'cached_positions' not in globals():\n"
-                               "        time.sleep(0.001)\n    os._exit(1)\nthreading.Thread(target=wait).start()"), ()),
+        before(solved(), "q1", "import os\n" + WAITS.format("os._exit(1)")), ()),
     "a thread that holds the interpreter as soon as another answer is there": (
-        before(solved(), "q1", "import threading, time\ndef wait():\n    while 'cached_positions' not in globals():\n"
-                               "        time.sleep(0.001)\n    10**10**8\nthreading.Thread(target=wait).start()"), ()),
+        before(solved(), "q1", WAITS.format("10**10**8")), ()),
     "a call that ends the process a moment later": (
-        answer(solved(), q1="import os, threading\n" + BODY + "threading.Timer(0.2, os._exit, [1]).start()\n    return 1"),
-        ("q1",)),
+        answer(solved(), q1="import os, threading\n" + BODY +
+                            "threading.Timer(0.2, os._exit, [1]).start()\n    return 1"), ("q1",)),
     "kills everybody": (before(solved(), "q1", "import os\nos.kill(-1, 9)"), ("q1",)),
     "kills the parent when called": (answer(solved(), q1="import os\n" + BODY + "os.kill(os.getppid(), 9)"), ("q1",)),
     "fork bomb": (answer(solved(), q1="import os\nfor _ in range(50):\n    try:\n        os.fork()\n"
                                       "    except OSError: break\nwhile True: pass"), ("q1",)),
-    "a child that outlives": (extra(solved(), "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)", 2),
-                              ()),
+    "a child that outlives": (extra(solved(), "import subprocess\n"
+                                              "subprocess.Popen(['sleep', '1000'], start_new_session=True)", 2), ()),
     "writes into the channel": (before(solved(), "q1", "import os\nfor fd in range(3, 20):\n    try:\n"
-                                                       "        os.write(fd, b'[1, {}]\\n' * 9)\n    except OSError: pass"), ("q1",)),
+                                                       "        os.write(fd, b'[1, {}]\\n' * 9)\n"
+                                                       "    except OSError: pass"), ("q1",)),
     "floods the channel": (answer(solved(), q1=BODY + "import os\n    while True: os.write(3, b'x' * 65536)"), ("q1",)),
     "a value without end": (answer(solved(), q1=BODY + "x = []\n    x.append(x)\n    return x"), ("q1",)),
     "a deep value": (answer(solved(), q1=BODY + "x = []\n    for _ in range(800): x = [x]\n    return x"), ("q1",)),
@@ -227,18 +241,20 @@ CASES = {  # name: (notebook, names of the questions that score 0)
     "infinite and nan": (answer(solved(), q2="def cached_positions(p, g):\n    return float('nan')"), ("q2",)),
     "equal to everything": (answer(solved(), q2="class E(int):\n    def __eq__(self, other): return True\n"
                                                 "def cached_positions(p, g):\n    return E(1)"), ("q2",)),
-    "an exception that cannot be shown": (answer(solved(), q1="class Bad(Exception):\n    def __str__(self): raise Bad\n" +
-                                                              BODY + "raise Bad"), ("q1",)),
-    "hard-coded visible values": (answer(solved(), q2="def cached_positions(p, g):\n    return {1: 10, 2: 11}.get(g, 10)"),
-                                  ("q2",)),
+    "an exception that cannot be shown": (
+        answer(solved(), q1="class Bad(Exception):\n    def __str__(self): raise Bad\n" + BODY + "raise Bad"), ("q1",)),
+    "hard-coded visible values": (
+        answer(solved(), q2="def cached_positions(p, g):\n    return {1: 10, 2: 11}.get(g, 10)"), ("q2",)),
     "changes its arguments": (before(solved(), "q1", "def spoil(f):\n    def g(a, t):\n        r = f(a, list(t))\n"
-                                                     "        t.append(0)\n        return r\n    return g\n@spoil"), ("q1",)),
+                                                     "        t.append(0)\n        return r\n    return g\n@spoil"),
+                              ("q1",)),
     "raises KeyboardInterrupt": (answer(solved(), q1=BODY + "raise KeyboardInterrupt"), ("q1",)),
-    "replaces json and the shell": (before(answer(solved(), q1=WRONG["q1"]), "q1", "import json\njson.dumps = None"), None),
+    "replaces json": (before(answer(solved(), q1=WRONG["q1"]), "q1", "import json\njson.dumps = None"), None),
     "source of mgpt": (answer(all_wrong(), q3="import inspect, mgpt.memory\nexec(inspect.getsource(mgpt.memory))\n" +
                               CALLS_MGPT["q3"].split("\n", 1)[1]), EVERYTHING),
-    "reloads mgpt": (answer(all_wrong(), q3="import importlib, mgpt.memory\nkv_cache_bytes = importlib.reload(mgpt.memory)"
-                            ".kv_cache_bytes\n" + CALLS_MGPT["q3"].split("\n", 1)[1]), EVERYTHING),
+    "reloads mgpt": (answer(all_wrong(), q3="import importlib, mgpt.memory\n"
+                            "kv_cache_bytes = importlib.reload(mgpt.memory).kv_cache_bytes\n" +
+                            CALLS_MGPT["q3"].split("\n", 1)[1]), EVERYTHING),
     "sleeps a thousand times": (extra(solved(), "import time\ntime.sleep(1000)", 2), ()),
 }
 
@@ -297,11 +313,10 @@ def test_the_learners_process_reaches_no_file_of_the_course_and_no_server(zygote
         accepted = []
         threading.Thread(target=lambda: accepted.append(server.accept()), daemon=True).start()
         port = server.getsockname()[1]
-        tries = {f"open({str(path)!r})": "q1" for path in (cell_path() for cell_path in HIDDEN)}
-        tries[f"__import__('socket').create_connection(('127.0.0.1', {port}), 1)"] = "q2"
-        tries["__import__('socket').socket()"] = "q2"
-        tries["open('/proc/1/cmdline')"] = "q2"
-        for attempt in tries:
+        hidden = (SOLUTION, BLANK, ROOT / f"mgpt/course/checks/{STEM}.py", ROOT / "mgpt/memory.py", "/proc/1/cmdline")
+        reach = (f"create_connection(('127.0.0.1', {port}), 1)", "socket()")
+        attempts = [f"open({str(path)!r})" for path in hidden] + [f"__import__('socket').{way}" for way in reach]
+        for attempt in attempts:
             body = f"{BODY}{attempt}\n    raise RuntimeError('reached')"
             report = report_of(zygote, answer(solved(), q1=body))
             message = report["questions"][0]["message"]
@@ -309,26 +324,21 @@ def test_the_learners_process_reaches_no_file_of_the_course_and_no_server(zygote
         assert accepted == []
 
 
-HIDDEN = [lambda: __import__("submissions").SOLUTION, lambda: __import__("submissions").BLANK,
-          lambda: __import__("submissions").ROOT / "mgpt/course/checks/30_8_exercises.py",
-          lambda: __import__("submissions").ROOT / "mgpt/memory.py", lambda: __import__("submissions").ROOT / "README.md"]
-
-
 def test_nothing_of_one_submission_is_there_for_the_next(zygote):
-    leave = ("import os\nopen('left.txt', 'w').write('x')\nfor place in ('/tmp', '/dev/shm', '..', os.environ['TMPDIR']):\n"
+    leave = ("import os\nopen('left.txt', 'w').write('x')\n"
+             "for place in ('/tmp', '/dev/shm', '..', os.environ['TMPDIR']):\n"
              "    try: open(os.path.join(place, 'left.txt'), 'w').write('x')\n    except OSError: pass")
     report_of(zygote, extra(solved(), leave, 2))
-    look = (BODY + "import os\n    left = [p for p in ('.', '..', '/tmp', '/dev/shm') if os.path.exists(p + '/left.txt')]\n"
+    look = (BODY + "import os\n    places = ('.', '..', '/tmp', '/dev/shm')\n"
+            "    left = [p for p in places if os.path.exists(p + '/left.txt')]\n"
             "    raise RuntimeError(f'left: {left}')")
     assert "left: []" in report_of(zygote, answer(solved(), q1=look))["questions"][0]["message"]
 
 
 def test_hidden_numbers_reach_no_words_of_the_learners_report(zygote):
     """An answer that keeps what it is called with and gives it as the answer to a later, visible case."""
-    from mgpt.course.grade.grading import learner_view
-    from mgpt.course.questions import find
-
-    spy = ("seen = []\ndef cached_positions(p, g):\n    seen.append((p, g))\n    if len(seen) > 2: raise ValueError(str(seen))\n"
+    spy = ("seen = []\ndef cached_positions(p, g):\n    seen.append((p, g))\n"
+           "    if len(seen) > 2: raise ValueError(str(seen))\n"
            "    return p + g - 1")
     tells = BODY + "return str(seen)"
     tells3 = "def honest_report(arrival, token_times):\n    return str(seen)"
@@ -349,8 +359,6 @@ def test_an_answer_that_is_right_for_the_visible_numbers_only_is_told_so_without
 
 
 def test_seeds_draw_other_numbers_and_individual_ones_differ_by_learner():
-    from mgpt.course.questions import find
-
     def drawn(options, learner):
         return find(f"{STEM}.q2").fresh_cases(options.seed_of(learner))
 
@@ -373,3 +381,13 @@ def test_a_fault_of_the_grader_is_an_error_and_never_points():
 
     report = grade(Member("someone", "someone", "a.ipynb", data=data(solved())), OPTIONS, broken)
     assert (report["status"], report["points"]) == ("error", None) and "no zygote today" in report["reason"]
+
+
+@pytest.mark.parametrize("name", ["ok", "raising", "os_exit_in_func", "loop_cell", "a deep value", "magics"])
+def test_without_a_zygote_a_fresh_interpreter_gives_the_same_points(name):
+    """What is left on macOS and Windows; `mgpt grade` asks before it uses it."""
+    notebook, lost = CASES[name]
+    nursery = Interpreter()
+    report = report_of(nursery, notebook, options=Options(seed="corpus", timeout=6.0))
+    assert not nursery.hides_files and not nursery.hides_network
+    assert lost_by(report) == set(lost)

@@ -1,4 +1,4 @@
-"""The exercises are valid nbgrader assignments: nbgrader gives ordinary submissions the points that `mgpt grade` gives."""
+"""The exercises are valid nbgrader assignments: on ordinary submissions nbgrader and `mgpt grade` agree."""
 
 import json
 import os

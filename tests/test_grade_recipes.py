@@ -1,9 +1,13 @@
-"""The recipes of the instructor's page are commands that exist: scripts parse, manifests load, shards cover everybody."""
+"""The recipes of the instructor's page are commands that exist: scripts parse, manifests load, shards cover all."""
 
+import argparse
+import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -36,8 +40,6 @@ def test_a_script_is_a_script(script):
 
 @pytest.mark.parametrize("words", list(commands()), ids=" ".join)
 def test_a_command_line_has_only_options_that_exist(words):
-    import argparse
-
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", action="store_true")
     load(words[0]).arguments(parser)
@@ -59,12 +61,10 @@ def test_the_indexed_job_grades_everybody_once(tmp_path):
     script = container["args"][0].replace("/work", str(tmp_path)).replace(f"INDEX/{total}", "INDEX/3")
     script = script.replace("python -m", "$PYTHON -m").replace("landlock,seccomp,rlimits", "rlimits")
     shutil.copytree(CLASS, tmp_path / "submitted")
-    import os
-    import sys
-
     for index in range(3):
         environment = {**os.environ, "JOB_COMPLETION_INDEX": str(index), "SECRET": "grade", "PYTHON": sys.executable}
-        done = subprocess.run([*container["command"], script], cwd=ROOT, env=environment, capture_output=True, text=True)
+        done = subprocess.run([*container["command"], script], cwd=ROOT, env=environment, capture_output=True,
+                              text=True)
         assert done.returncode == 0, done.stderr
     shards = sorted(str(path) for path in (tmp_path / "shards").iterdir())
     assert main(["merge", *shards, "--out", str(tmp_path / "all")]) == 1
@@ -73,10 +73,6 @@ def test_the_indexed_job_grades_everybody_once(tmp_path):
 
 
 def test_gradescopes_script_leaves_the_form_it_reads(tmp_path):
-    import json
-    import os
-    import sys
-
     script = next(text for text in blocks("bash") if "run_autograder" in text or "/autograder" in text)
     (tmp_path / "results").mkdir()
     (tmp_path / "source").mkdir()

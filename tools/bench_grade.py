@@ -2,8 +2,8 @@
 
     python tools/bench_grade.py [--counts 20,100,1000] [--hostile 10] [--json FILE]
 
-Each class is 30_8 with ordinary answers, told apart by a comment so that nothing is kept from another; of the largest class
-ten of a thousand are hostile.  CPU counts every process: the grader's, the warm processes' and their children's.
+Each class is 30_8 with ordinary answers, told apart by a comment so that nothing is kept from another; of a class of a
+thousand ten are hostile.  CPU counts every process: the grader's, the warm processes' and their children's.
 """
 
 import argparse
@@ -37,7 +37,8 @@ def main():
         print(show(lines[-1]), flush=True)
     ours = next(line for line in lines if line["submissions"] >= min(100, max(counts)))
     for line in lines[len(counts):]:
-        print(f"{line['what']}: {line['cpu_ms'] / ours['cpu_ms']:.0f} times the CPU of mgpt grade at {ours['submissions']}")
+        times = line["cpu_ms"] / ours["cpu_ms"]
+        print(f"{line['what']}: {times:.0f} times the CPU of mgpt grade at {ours['submissions']}")
     if args.json:
         Path(args.json).write_text(json.dumps(lines, indent=1) + "\n")
 
@@ -58,7 +59,8 @@ def measured(what, count, command, **options):
             "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
             "os.write(int(sys.argv[1]), json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss, done.returncode,"
             " done.stderr[-500:]]).encode())")
-    subprocess.run([sys.executable, "-c", code, str(writing), *map(str, command)], pass_fds=[writing], check=True, **options)
+    subprocess.run([sys.executable, "-c", code, str(writing), *map(str, command)], pass_fds=[writing], check=True,
+                   **options)
     wall = time.perf_counter() - began
     os.close(writing)
     with os.fdopen(reading) as pipe:
@@ -81,15 +83,16 @@ HOSTILE = (
     (lambda: answer(solved(), q1="while True:\n    pass"), ALL - 3),
     (lambda: answer(solved(), q1="import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"), ALL - 3),
     (lambda: answer(solved(), q5="import os\ndef honest_report(a, t):\n    os._exit(0)"), ALL - 2),
-    (lambda: answer(solved(), q1="hold = []\ndef request_metrics(a, t):\n    while True: hold.append(bytearray(2**28))"), ALL - 3),
+    (lambda: answer(solved(), q1="hold = []\ndef request_metrics(a, t):\n"
+                                 "    while True: hold.append(bytearray(2**28))"), ALL - 3),
     (lambda: extra(solved(), "import os\nos.fork()", 2), ALL),
     (lambda: extra(all_wrong(), "get_ipython().input_transformers_cleanup.append(lambda lines: [])", 1), 0),
     (lambda: functions(solved(), "import os; os._exit(0)"), ALL - sum((3, 2, 3, 3, 2, 3))),
     (lambda: answer(solved(), q2="def cached_positions(p, g):\n    return 'x' * 10**7"), ALL - 2),
     (lambda: answer(solved(), q1="import sys\nsys.setrecursionlimit(10**9)\ndef request_metrics(a, t):\n"
                                  "    f = lambda: sorted([0, 1], key=lambda _: f())\n    return f()"), ALL - 3),
-    (lambda: extra(solved(), "import os\nfor _ in range(64):\n    try:\n        if os.fork() == 0:\n            os.pause()\n"
-                             "    except (OSError, AttributeError): pass", 2), ALL))
+    (lambda: extra(solved(), "import os\nfor _ in range(64):\n    try:\n        if os.fork() == 0:\n"
+                             "            os.pause()\n    except (OSError, AttributeError): pass", 2), ALL))
 
 
 def graded(count, hostile):
@@ -107,10 +110,9 @@ def graded(count, hostile):
             right[f"learner{number:04}"] = points
         out = Path(folder) / "out"
         log = Path(folder) / "log"
+        layers = "all" if os.getuid() == 0 else "session,rlimits,pid,net,ipc,mount,landlock,seccomp"
         line = measured("mgpt grade", count, [sys.executable, "-m", "mgpt", "grade", course, "--out", out, "--log", log,
-                                              "--require-sandbox",
-                                              os.environ.get("BENCH_LAYERS", "all") if os.getuid() == 0 else "pid,net,mount"],
-                        cwd=ROOT)
+                                              "--require-sandbox", layers], cwd=ROOT)
         line["peak_mib"] = json.loads(log.read_text().splitlines()[-1])["peak_mib"]  # of the grader itself
         found = {path.stem: json.loads(path.read_text())["points"] for path in (out / "learners").glob("*.json")}
         wrong = {name: (found.get(name), points) for name, points in right.items() if found.get(name) != points}

@@ -1,4 +1,4 @@
-"""Writes tests/data/class: a small class with one member whose file is refused.  `python tests/data/make_class.py [FOLDER]`"""
+"""Writes tests/data/class, a small class with one member whose file is refused: `tests/data/make_class.py [FOLDER]`."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,8 @@ def main(folder):
         "ann.ipynb": data(solved()),
         "ben.ipynb": data(answer(solved(), q1=WRONG["q1"])),
         "cleo.ipynb": data(blank()),
-        "dora.ipynb": data(answer(solved(), q2="import os\n\ndef cached_positions(prompt_len, outputs_chosen):\n    os._exit(0)")),
+        "dora.ipynb": data(answer(solved(), q2="import os\n\ndef cached_positions(prompt_len, outputs_chosen):\n"
+                                               "    os._exit(0)")),
         "emil.ipynb": data(solved()).replace(b'"cells"', b'\n<<<<<<< HEAD\n"cells"', 1),
     }
     folder.mkdir(parents=True, exist_ok=True)
