@@ -1,7 +1,7 @@
 """A public decoder's config.json, read strictly, and the kind of each of its layers.
 
-Judged by the keys that are there, not by a list of model names; the one exception is Gemma-2, which slides
-on every second layer without saying so.  A key that is null counts as absent, except the number of KV heads.
+Judged by the keys that are there, not by a list of model names; the exceptions are Gemma-2, which slides
+on every second layer without saying so, and Gemma-3, whose first files leave out that each sixth does not.  A key that is null counts as absent, except the number of KV heads.
 """
 
 from mgpt.validate import integer, one_of
@@ -97,6 +97,8 @@ def named_layers(keys):
 def ruled_layers(keys, n, window):
     """The names of n layers by the rule that the config's keys state."""
     chunk, linear = keys.read("attention_chunk_size"), keys.config.get("linear_attn_config")
+    if keys.read("state_size") and keys.read("num_attention_heads") is None:  # Mamba; its num_heads are others
+        return ["mamba"] * n
     if every := keys.read("full_attention_interval"):  # Qwen3-Next
         return ["linear_attention" if (i + 1) % every else "full_attention" for i in range(n)]
     if every := keys.read("attn_layer_period"):  # Jamba
@@ -121,7 +123,7 @@ def ruled_layers(keys, n, window):
 
 
 def windowed_layers(keys, n, window):
-    """Which of n attention layers slide where there is a window: all, unless a key or Gemma-2's name says."""
+    """Which of n attention layers slide where there is a window: all, unless a key or Gemma's name says."""
     pattern = keys.config.get("sliding_window_pattern")
     if keys.config.get("model_type") == "gemma2" and (window or "sliding_window" not in keys.config):
         return ["full_attention" if i % 2 else "sliding_attention" for i in range(n)]
@@ -130,7 +132,10 @@ def windowed_layers(keys, n, window):
     if isinstance(pattern, str) and pattern and set(pattern) <= {"L", "G"}:  # EXAONE-4: local, global
         kinds = {"L": "sliding_attention", "G": "full_attention"}
         return [kinds[pattern[i % len(pattern)]] for i in range(n)]
-    if every := keys.read("sliding_window_pattern"):  # Gemma-3, Command R7B
+    if places := keys.places("global_attn_idx"):  # Hymba
+        return ["full_attention" if i in places else "sliding_attention" for i in range(n)]
+    gemma3 = 6 if keys.config.get("model_type") == "gemma3_text" else None
+    if every := keys.read("sliding_window_pattern", "_sliding_window_pattern") or gemma3:  # Command R7B too
         return ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(n)]
     first = keys.read("max_window_layers", at_least=0) or 0  # Qwen2
     return ["full_attention" if i < first else "sliding_attention" for i in range(n)]

@@ -80,7 +80,9 @@ def reusing_layers(keys, n):
         raise ValueError(f"num_kv_shared_layers must be <= the {n} layers, got {shared}")
     every = keys.need("cla_share_factor") if keys.flag("use_cla") else 1  # Hunyuan: all but a group's first
     across = keys.places("cross_attention_layers")  # Llama-3.2-Vision
-    return {i for i in range(n) if i >= n - shared or i in across or (every and i % every)}
+    groups = [Keys({"kv_reuse_group": group}).places("kv_reuse_group") for group in keys.listed("kv_reuse_group")]
+    later = {i for group in groups for i in group - {min(group, default=None)}}  # Hymba: all but a group's first
+    return {i for i in range(n) if i >= n - shared or i in across | later or (every and i % every)}
 
 
 def read_layers(config):

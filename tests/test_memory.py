@@ -279,6 +279,14 @@ def test_the_language_part_of_a_multimodal_config_is_the_one_counted(outer):
     ({"sliding_window": None, "model_type": "gemma2"}, ["all"] * 4),
     ({"sliding_window": 3, "model_type": "gemma2", "layer_types": ["full_attention"] * 4}, ["all"] * 4),
     ({"sliding_window": 3, "model_type": "gemma"}, [3] * 4),
+    ({"sliding_window": 3, "_sliding_window_pattern": 2}, [3, "all"] * 2),
+    ({"sliding_window": 3, "model_type": "gemma3_text", "sliding_window_pattern": 2}, [3, "all"] * 2),
+    ({"sliding_window": None, "model_type": "gemma3_text"}, ["all"] * 4),
+    ({"sliding_window": 3, "global_attn_idx": [0, 3]}, ["all", 3, 3, "all"]),
+    ({"sliding_window": None, "global_attn_idx": [0, 3]}, ["all"] * 4),
+    ({"kv_reuse_group": [[1, 2, 3]]}, ["all", "all", None, None]),
+    ({"kv_reuse_group": [[1, 0], []]}, ["all", None, "all", "all"]),
+    ({"kv_reuse_group": None}, ["all"] * 4),
     ({"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"] * 2}, [3, "all"] * 2),
     ({"sliding_window": 3, "layer_types": ["full_attention"] * 4}, ["all"] * 4),
     ({"sliding_window": 3, "use_sliding_window": False, "layer_types": ["sliding_attention"] * 4},
@@ -339,6 +347,22 @@ def test_use_mla_false_leaves_the_latent_keys_alone():
     """DeepSeek-OCR's language_config writes the MLA keys as zero and null."""
     zeros = {"qk_rope_head_dim": 0, "qk_nope_head_dim": 0, "v_head_dim": 0}
     assert of(use_mla=False, kv_lora_rank=None, **zeros) == of()
+
+
+def test_the_first_files_of_gemma_3_say_nothing_of_the_pattern():
+    """google/gemma-3-27b-it as first published: a window, and neither layer_types nor a pattern."""
+    config = {"model_type": "gemma3_text", "head_dim": 128, "num_attention_heads": 32, "num_key_value_heads": 16,
+              "num_hidden_layers": 62, "hidden_size": 5376, "sliding_window": 1024}
+    wrong = 62 * 1024 * 2 * 16 * 128 * 2  # a window in every layer
+    assert KVShape.from_hf({"model_type": "gemma3", "text_config": config}).bytes(131_072) == 11_173_625_856 != wrong
+
+
+def test_the_heads_of_a_mamba_model_are_no_attention_heads():
+    """Codestral Mamba's config.json: num_heads and head_dim are those of its state."""
+    mamba = {"model_type": "mamba2", "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128, "head_dim": 64,
+             "state_size": 128, "conv_kernel": 4, "n_groups": 8}
+    assert KVShape.from_hf(mamba).layers == (None,) * 64
+    assert KVShape.from_hf({"hidden_size": 768, "num_hidden_layers": 24, "state_size": 16}).bytes(1000, tp=4) == 0
 
 
 def test_a_model_without_attention_holds_nothing_that_grows():
@@ -422,6 +446,7 @@ def test_a_count_that_is_no_list_is_refused_as_one(key):
     ({**LLAMA, "hybrid_layer_pattern": [0, 2] * 16}, "hybrid_layer_pattern must be one of 0, 1, got 2"),
     ({**LLAMA, "sliding_window": 8, "sliding_window_pattern": "LX"}, "sliding_window_pattern must be"),
     ({**MLA, "kv_lora_rank": "512"}, "kv_lora_rank must be"),
+    ({**LLAMA, "kv_reuse_group": [1, 2]}, "kv_reuse_group must be a list"),
     ({**MLA, "qk_rope_head_dim": 6.4}, "qk_rope_head_dim must be"),
     ({**LLAMA, "compress_ratios": [0, 4]}, "compress_ratios")])
 def test_what_cannot_be_meant_is_refused_with_its_reason(config, words):
