@@ -26,6 +26,9 @@ RUNTIME = {
         }},
     },
 }
+# All cells are in the page at once, for those who search in it or have it read to them; no news from other hosts.
+OVERRIDES = {"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
+             "@jupyterlab/apputils-extension:notification": {"checkForUpdates": False, "fetchNews": "false"}}
 # Only these of the front ends installed here: the others talk to a server.
 FRONT_ENDS = ("@jupyterlite/pyodide-kernel-extension", "@jupyter-widgets/jupyterlab-manager")
 BUILD = {"LiteBuildConfig": {
@@ -69,7 +72,8 @@ def contents(root, pages):
 def build(target, cache, root, pages):
     """Build JupyterLite into the folder `target`; nothing is done where nothing changed."""
     files = contents(root, pages)
-    config = {"jupyter-lite.json": json.dumps(RUNTIME, indent=1), "jupyter_lite_config.json": json.dumps(BUILD, indent=1)}
+    config = {name: json.dumps(value, indent=1) for name, value in {
+        "jupyter-lite.json": RUNTIME, "jupyter_lite_config.json": BUILD, "overrides.json": OVERRIDES}.items()}
     digest = hashlib.sha256(json.dumps([files, config, VERSIONS], sort_keys=True).encode()).hexdigest()
     stamp = cache / "built"
     if target.is_dir() and stamp.is_file() and stamp.read_text() == digest:

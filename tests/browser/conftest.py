@@ -58,12 +58,18 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """A browser that leaves early is no news."""
+
+
 @pytest.fixture(scope="session")
 def site():
     """The address of the built site, which ends in a slash."""
     assert HTML.is_dir(), "run `make book` first"
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(HTML)))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), functools.partial(Handler, directory=str(HTML)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/course/"
     server.shutdown()
@@ -89,7 +95,7 @@ class Visit:
         self.context.on("request", self._asked)
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         self.page.on("console", self._said)
-        self.page.on("response", lambda answer: self.problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None)
+        self.context.on("response", lambda answer: self.problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None)
 
     def _asked(self, request):
         self.requests.append(request)
