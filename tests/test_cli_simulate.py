@@ -268,6 +268,7 @@ def test_a_bad_file_is_one_clear_line_and_status_2(capsys, tmp_path, content, me
     (["--max-active", "-1"], "max_active must be an integer >= 1, got -1"),
     (["--max-active", "1.5"], "--max-active must be a whole number, got '1.5'"),
     (["--block-size", "nan"], "--block-size must be a whole number, got 'nan'"),
+    (["--block-size", "1_0"], "--block-size must be a whole number, got '1_0'"),
     (["--token-budget", "0"], "token_budget must be an integer >= 1"),
     (["--pool-blocks", "1e3"], "--pool-blocks must be a whole number"),
     (["--policy", "fifo"], "policy must be one of continuous, static"),

@@ -1,6 +1,7 @@
 """`mgpt simulate`: requests over ticks, as a table of every tick and a table of every request."""
 
 import html
+import re
 import textwrap
 from collections import Counter
 from dataclasses import asdict, fields
@@ -240,7 +241,6 @@ def spans(ticks):
 
 
 def _whole(option, text):
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        raise ValueError(f"{option} must be a whole number, got {text!r}") from None
+    if text is not None and not re.fullmatch(r"[+-]?[0-9]+", text):  # int() takes 1_0 and other scripts too
+        raise ValueError(f"{option} must be a whole number, got {text!r}")
+    return None if text is None else int(text)
