@@ -311,6 +311,8 @@ WRONG = {
     },
     "q5": {
         "taken as TPOT": spoil(q5, tpot=lambda r, n, t, x: x if n > 1 else None),
+        "taken as TPOT throughout": spoil(q5, e2e=lambda r, n, t, x: r["e2e"] - x + t,
+                                          tpot=lambda r, n, t, x: x if n > 1 else None),
         "divided by n": spoil(q5, tpot=lambda r, n, t, x: x - t / n if n > 1 else None),
         "wait left in": spoil(q5, tpot=lambda r, n, t, x: r["e2e"] / (n - 1) if n > 1 else None),
         "wait taken from each": spoil(q5, tpot=lambda r, n, t, x: x - t if n > 1 else None),

@@ -201,6 +201,12 @@ def from_two(n, base, units):
     return plain_mega(n, base**power, units[power])
 
 
+def rounded(n, base, units):
+    while n >= base and len(units) > 1:
+        n, units = n / base, units[1:]
+    return f"{round(float(n), 2)} {units[0]}"
+
+
 WRONG = {
     "q1": {
         "query heads counted": q1_of(heads=lambda c: c[H]),
@@ -252,6 +258,7 @@ WRONG = {
                                       for key, text in q4_by_cases(n).items()},
         "decimals never": exact_or(lambda value: f"{value:.0f}"),
         "one decimal": exact_or(lambda value: f"{value:.1f}"),
+        "round() without a format": lambda n: {"binary": rounded(n, 1024, BINARY), "decimal": rounded(n, 1000, DECIMAL)},
         "cut off, not rounded": exact_or(lambda value: f"{math.floor(value * 100) / 100:.2f}"),
         "always MiB and MB": lambda n: {"binary": plain_mega(n, 2**20, "MiB"), "decimal": plain_mega(n, 10**6, "MB")},
         "only from 2 on": lambda n: {"binary": from_two(n, 1024, BINARY), "decimal": from_two(n, 1000, DECIMAL)},

@@ -322,6 +322,7 @@ WRONG = {
         "tail padded in bytes": grouped(size=lambda groups, g: len(groups) * ((g + 1) // 2 + 4)),
         "scales forgotten": grouped(size=lambda groups, g: sum((len(p) + 1) // 2 for p in groups)),
         "packed across groups": grouped(size=lambda groups, g: (sum(map(len, groups)) + 1) // 2 + 4 * len(groups)),
+        "half bytes": grouped(size=lambda groups, g: 4 * len(groups) + sum(map(len, groups)) / 2),
         "not packed": grouped(size=lambda groups, g: sum(map(len, groups)) + 4 * len(groups)),
         "largest without abs": grouped(top=lambda g: max(max(g), 0) / 7 or 1.0),
         "divided by eight": grouped(top=lambda g: max(map(abs, g)) / 8 or 1.0),

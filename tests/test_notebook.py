@@ -37,6 +37,7 @@ def quits(p, g):
     (Q2, lambda p, g: 1 / 0, ERROR, "it raised ZeroDivisionError"),
     (Q2, quits, ERROR, "it raised SystemExit"),
     (Q2, lambda p, g: (i for i in range(p)), ERROR, "generator cannot be compared"),
+    (Q2, lambda p, g: {0: p}, ERROR, "a dict with a key of type int cannot be compared; its keys must be text"),
     (Q2, lambda p: p, ERROR, "it raised TypeError"),
     ("30_8_exercises.q1", changes_its_list, ERROR, "changed its arguments"),
     (Q2_WHY, "c", PASS, "right"),

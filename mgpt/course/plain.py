@@ -28,7 +28,11 @@ def plain(value):
         return value.tolist()
     if type(value) in (list, tuple):
         return [plain(item) for item in value]
-    if type(value) is dict and all(type(key) is str for key in value):
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str:
+                raise NotPlain(_("a dict with a key of type {type} cannot be compared; its keys must be text")
+                               .format(type=type(key).__name__))
         return {key: plain(item) for key, item in value.items()}
     raise NotPlain(_("a value of type {type} cannot be compared; return numbers, text, lists or dicts")
                    .format(type=type(value).__name__))

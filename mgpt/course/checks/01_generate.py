@@ -321,7 +321,7 @@ Q4 = Question(
     ),
     mistakes=(
         Mistake("edge belongs to the one before", lambda w, u: int(np.argmax(np.cumsum(w) >= u * sum(w))),
-                N_("an interval holds its lower end: at an edge the next id begins. So no id of weight 0 is "
+                N_("a piece holds its lower end: at an edge the next id begins. So no id of weight 0 is "
                    "ever drawn")),
         Mistake("not scaled", lambda w, u: first_above(np.cumsum(w), u),
                 N_("the weights need not add up to 1: compare with u times their sum")),

@@ -395,6 +395,9 @@ Q5 = Question(
     mistakes=(
         Mistake("taken as TPOT", if_many(lambda n, t, x: x),
                 N_("the tool's figure contains the wait for the first token: it is no TPOT, whatever its name")),
+        Mistake("taken as TPOT throughout", lambda n, t, x: translate(
+                    n, t, x, e2e=t + (n - 1) * x, **({"tpot": x} if n > 1 else {})),
+                N_("this takes the tool's figure for a TPOT; it is the full latency over n, with the first wait inside")),
         Mistake("divided by n", if_many(lambda n, t, x: (n * x - t) / n),
                 N_("n outputs leave n − 1 intervals after the first token")),
         Mistake("wait left in", if_many(lambda n, t, x: n * x / (n - 1)),

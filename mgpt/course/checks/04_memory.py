@@ -238,10 +238,12 @@ def sizes(n):
     return {"binary": format_bytes(n), "decimal": format_bytes(n, si=True)}
 
 
-def spelled(n, base, units, *, places=2, always=False, cut=False, least=1):
+def spelled(n, base, units, *, places=2, always=False, cut=False, least=1, shown=None):
     """A size by another rule."""
     power = max((i for i in range(len(units)) if n >= least * base**i), default=0)
     value = n / base**power
+    if shown:
+        return f"{shown(value)} {units[power]}"
     if n % base**power == 0 and not always:
         return f"{n // base**power} {units[power]}"
     if cut:
@@ -295,6 +297,8 @@ Q4 = Question(
         Mistake("decimals always", both(always=True), N_("a size that is exact in its unit has no decimals")),
         Mistake("decimals never", both(places=0), N_("a size that is not exact in its unit has two decimals")),
         Mistake("one decimal", both(places=1), N_("a size that is not exact in its unit has two decimals, not one")),
+        Mistake("round() without a format", both(shown=lambda value: round(value, 2)),
+                N_("round() leaves 384.0 and 1.5, where 384 and 1.50 are asked for: the two decimals are a matter of format")),
         Mistake("cut off, not rounded", both(cut=True), N_("the second decimal is rounded, not cut off")),
         Mistake("always MiB and MB", lambda n: {
                     "binary": in_unit(n, 2**20, "MiB"), "decimal": in_unit(n, 10**6, "MB")},

@@ -288,6 +288,8 @@ Q4 = Question(
                 N_("each group also stores its scale, four bytes")),
         Mistake("packed across groups", lambda x, g: in_groups(x, g, nbytes=lambda n: math.ceil(sum(n) / 2) + 4 * len(n)),
                 N_("each group is packed by itself: an odd one ends in a half-filled byte")),
+        Mistake("half bytes", lambda x, g: in_groups(x, g, nbytes=lambda n: sum(k / 2 + 4 for k in n)),
+                N_("there are no half bytes: an odd group ends in a half-filled byte, which counts whole")),
         Mistake("not packed", lambda x, g: in_groups(x, g, nbytes=lambda n: sum(k + 4 for k in n)),
                 N_("two 4-bit codes share a byte")),
         Mistake("largest without abs", lambda x, g: in_groups(x, g, scale=lambda v: one_or(max(0, *v, 0) / 7)),
