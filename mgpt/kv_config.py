@@ -134,8 +134,7 @@ def windowed_layers(keys, n, window):
         return [kinds[pattern[i % len(pattern)]] for i in range(n)]
     if places := keys.places("global_attn_idx"):  # Hymba
         return ["full_attention" if i in places else "sliding_attention" for i in range(n)]
-    gemma3 = 6 if keys.config.get("model_type") == "gemma3_text" else None
-    if every := keys.read("sliding_window_pattern", "_sliding_window_pattern") or gemma3:  # Command R7B too
+    if every := keys.read("sliding_window_pattern", "_sliding_window_pattern"):  # Command R7B too
         return ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(n)]
     first = keys.read("max_window_layers", at_least=0) or 0  # Qwen2
     return ["full_attention" if i < first else "sliding_attention" for i in range(n)]
