@@ -1,5 +1,6 @@
 """The built site stands on its own, and its chapters have all their parts.  `make test` builds it first."""
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -190,6 +191,62 @@ def test_every_figure_names_itself_and_describes_its_data(chapter):
     for figure in figures:
         title, description = re.findall(r"<(?:title|desc) id=[^>]*>([^<]+)<", figure)
         assert 'role="img"' in figure and len(title) > 10 and len(description) > 40
+
+
+# What each chapter of Part I must show by running, one pattern or more for each fact: found in an assert statement.
+MUST_SHOW = {
+    "01_generate": [
+        r'answer\(TRAVEL_PROMPT\) == "750"', r'answer\(TRAVEL_PROMPT_BEFORE\) == "600"',
+        r"positions_processed == 8 \+ 9 \+ 10 \+ 11", r"difference <= 1e-12"],
+    "02_cache": [
+        r"table\] == \[\(8, 1\), \(9, 2\), \(10, 3\)\]", r"cache_len == 8 \+ n_outputs - 1",
+        r"fast\.tokens == slow\.tokens",
+        r"abs\(a - b\)\.max\(\) <= 1e-12", r"abs\(right - off_by_one\)\.max\(\) > ",
+        r"\(8, 512\), \(9, 576\), \(10, 640\), \(11, 704\)", r"gaps == \[40, 45, 35\]"],
+    "03_timing": [
+        r"\(trace\.ttft, trace\.gaps, trace\.tpot\) == \(150, \[40, 45, 35\], 40\)", r"1000 / trace\.tpot == 25",
+        r"mean_time_per_output == 67\.5", r"one\.tpot is None", r"silent\.failed", r"ttft\.p50 == 128", r"ttft\.p95",
+        r"ttft\.p99", r"goodput == 16 / 20",
+        r"means == \{(?=.*vllm)(?=.*sglang)(?=.*aiperf)(?=.*guidellm)(?=.*llmperf)(?=.*tgi)"],
+    "04_memory": [
+        r"held == \[\(8, 512, 512\), \(9, 576, 576\), \(10, 640, 640\)\]", r'"384 MiB"', r'"768 MiB"',
+        r"mha == 4 \* gqa and gqa == 8 \* mqa", r'"615\.75 MiB", "2 GiB"', r"len\(NAMES\) == 20", r"// each"],
+    "05_validity": [
+        r"keep == 4", r"differ\[0\] == \[4, 5\]", r"differ\[1\] == list\(range\(4, 30\)\)",
+        r"list\(found\.values\(\)\) == \[0, 0, 0, 0, 8\]", r"len\(\{base, \*others\}\) == 6",
+        r'answers\["limit for hotel\?"\] == "600"'],
+    "06_quantize": [
+        r"q\.tolist\(\) == \[-2, 0, 1, 4\]", r"codes\.tolist\(\) == \[-2, -2, 0, 0, 2, 2\]", r"eight\[0\] - 8 == -4\.5",
+        r"sum_sq_clip == 20\.25", r"unpack_int4\(packed, 4\)\.tolist\(\) == q", r"group\.nbytes == 6", r"nbytes == 16",
+        r"nbytes == \(2 \+ 4\) \+ \(2 \+ 4\) \+ \(1 \+ 4\)", r"\(s_affine, z\) == ", r"results\[0\] == \(0\.587",
+        r"errors == \[8\.41, 8\.33, 7\.4\]", r"found == \[\(61, 0\), \(41, 30\), \(31, 0\)\]"],
+    "07_quality": [
+        r'names\[greedy\(logits\)\] == "Lyon"', r'names\[greedy\(stored\)\] == "Paris"',
+        r"reference\.right == len\(asked\) == 256",
+        r"changed == \[0, 0, 0, 7, 1, 2\]", r"e\.right for e in results", r"smallest == \[",
+        r"in cached\] == \[0, 2, 3, 0\]",
+        r'split_of\(\*pair\) for pair in pairs\} == \{"calibration"\}', r"not pairs & "],
+}
+
+
+def not_asserted(text, patterns):
+    """The patterns that no assert statement of a chapter's code cells holds."""
+    cells = [cell.source for cell in jupytext.reads(text, fmt="md:myst").cells if cell.cell_type == "code"]
+    asserts = [" ".join(ast.get_source_segment(source, node).split())
+               for source in cells for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assert)]
+    return [pattern for pattern in patterns if not any(re.search(pattern, one) for one in asserts)]
+
+
+@pytest.mark.parametrize("stem", MUST_SHOW)
+def test_a_chapter_asserts_what_it_must_show(stem):
+    assert not_asserted((ROOT / "book" / f"{stem}.md").read_text(), MUST_SHOW[stem]) == []
+
+
+def test_a_fact_that_is_only_printed_or_told_is_noticed():
+    text = (ROOT / "book/06_quantize.md").read_text()
+    pattern = r"q\.tolist\(\) == \[-2, 0, 1, 4\]"
+    assert not_asserted(text.replace("assert q.tolist() ==", "told = q.tolist() =="), [pattern]) == [pattern]
+    assert not_asserted("x\n\nassert 1 == 1\n\n```{code-cell} ipython3\nprint(1 == 1)\n```\n", ["1 == 1"]) == ["1 == 1"]
 
 
 def test_an_exercise_page_shows_the_exercise_without_outputs():
