@@ -20,7 +20,7 @@ from mgpt.course.grade.roster import members
 from mgpt.course.grade.layers import LAYERS, Limits
 from mgpt.course.grade.write import read_manual, slug
 from mgpt.course.grade.zygotes import Zygote
-from submissions import ALL, BLANK, ROOT, SOLUTION, STEM, all_wrong, answer, cell_of, data, solved
+from submissions import ALL, BLANK, ROOT, SOLUTION, STEM, all_wrong, answer, cell_of, data, extra, solved
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 CLASS = ROOT / "tests" / "data" / "class"
@@ -144,7 +144,9 @@ def test_a_failed_regrade_shows_an_error_and_no_old_points(graded, tmp_path, mon
     assert {row["status"] for row in rows(out).values()} == {"error", "refused"}
     assert all(row["points"] == row["total"] == "" for row in rows(out).values())
     monkeypatch.undo()
-    assert grade(CLASS, "--out", out) == 1  # an error is tried again
+    assert grade(CLASS, "--out", out, "--seed", "other") == 1  # an error is tried again, the same submission or not
+    assert {row["status"] for row in rows(out).values()} == {"graded", "refused"}
+    assert grade(CLASS, "--out", out) == 1
     assert files(out) == files(graded)
 
 
@@ -259,8 +261,30 @@ def test_a_container_without_namespaces_gives_the_same_points_behind_landlock_an
     if "landlock (" in done.stderr and done.returncode == 2:
         pytest.skip("this kernel has no Landlock")
     assert done.returncode == 1, done.stderr
-    assert "pid (unshare: Operation not permitted)" in done.stderr or "pid (Operation not permitted)" in done.stderr
+    assert "pid (unshare: Operation not permitted)" in done.stderr
     assert files(tmp_path / "out") == files(graded)
+
+
+def test_landlock_and_seccomp_alone_hide_files_and_network(tmp_path):
+    """And the sweep after a submission finds its processes without a PID namespace."""
+    folder = tmp_path / "class"
+    folder.mkdir()
+    for name, attempt in (("file", f"open({str(SOLUTION)!r})"), ("net", "__import__('socket').socket()")):
+        body = f"def request_metrics(arrival, token_times):\n    {attempt}\n    raise RuntimeError('reached')"
+        (folder / f"{name}.ipynb").write_bytes(data(answer(solved(), q1=body)))
+    leaves = f"import subprocess\nsubprocess.Popen(['sleep', '86399.5'], start_new_session=True)\nx = {os.getpid()}"
+    (folder / "leaves.ipynb").write_bytes(data(extra(solved(), leaves, 2)))
+    arguments = ["grade", str(folder), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    done = subprocess.run([sys.executable, "-c", NO_NAMESPACES, *arguments], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode == 2:
+        pytest.skip("this kernel has no Landlock")
+    assert done.returncode == 0, done.stderr
+    for name in ("file", "net"):
+        report = json.loads((tmp_path / "out" / "learners" / f"{name}.json").read_text())
+        assert report["points"] == ALL - 3
+        assert "PermissionError" in report["questions"][0]["message"], report["questions"][0]["message"]
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(b"86399.5" in words and b"sleep" in words.split(b"\0")[0] for words in running)
 
 
 @pytest.mark.parametrize("name", ["mgpt.timing.RequestTrace", "mgpt.memory.kv_cache_bytes", "mgpt.quantize.quantize",

@@ -181,15 +181,13 @@ def _sweep(house, child):
         if house.has("pid"):
             _kill(-1)
         else:
-            for pid in {child} | _children():
-                if pid:
-                    _kill(pid)
+            for pid in _children() | ({child} if child else set()):
+                _kill(pid)
+            child = None  # its number may soon be another's
         try:
-            while os.waitpid(-1, 0):
-                pass
+            os.waitpid(-1, 0)  # one at a time: orphans of what has just died become ours and are killed next
         except ChildProcessError:
-            if house.has("pid") or not _children():
-                break
+            break
     if not house.has("mount"):
         shutil.rmtree(f"{house.box}/home", ignore_errors=True)
 
