@@ -8,20 +8,13 @@ import numpy as np
 from mgpt.validate import float_type, integer
 
 
-class KVCache:
-    """Keys and values of the positions already processed, for `forward`'s seam.
+class Contiguous:
+    """What contiguous caches have in common: how many positions they hold, of how many, in rows of which shape."""
 
-    capacity: positions there is room for.  dtype: any float type of NumPy; np.float16 stores 2 bytes a value.
-    batch: None for one sequence, or how many sequences advance together (arrays then have an axis B).
-    """
-
-    def __init__(self, config, capacity, dtype=np.float64, batch=None):
+    def __init__(self, config, capacity, batch):
         self.capacity = integer("capacity", capacity, at_least=1)
-        dtype = float_type("dtype", dtype)
         lead = () if batch is None else (integer("batch", batch, at_least=1),)
-        shape = (config.n_layer, *lead, config.n_kv_head, self.capacity, config.head_dim)
-        self._k, self._v = np.zeros(shape, dtype), np.zeros(shape, dtype)  # (L, K, C, D)
-        self._heads, self._width = shape[1:-2], config.head_dim
+        self._heads, self._width = (*lead, config.n_kv_head), config.head_dim
         self._seq_len = 0
 
     @property
@@ -29,21 +22,16 @@ class KVCache:
         """Positions held; does not change within a pass."""
         return self._seq_len
 
-    def append(self, layer, k, v):
-        """Write rows k, v (K, T, D) of one layer behind the positions held; return all rows (K, S, D) as views.
-
-        ValueError, before anything is written, when they do not fit.
-        """
+    def _end_with(self, k, v):
+        """Positions there would be with rows k, v (..., K, T, D).  ValueError: another shape, or no room."""
         if k.shape != v.shape or k.shape[:-2] != self._heads or k.shape[-1] != self._width:
-            raise ValueError(f"k and v must both be {(*self._heads, 'T', self._width)}, got {k.shape} and {v.shape}")
+            raise ValueError(f"k and v must both be of shape {(*self._heads, 'T', self._width)}, "
+                             f"got {k.shape} and {v.shape}")
         end = self._seq_len + k.shape[-2]
         if end > self.capacity:
             raise ValueError(f"the cache holds {self._seq_len} of {self.capacity} positions: "
                              f"{k.shape[-2]} more do not fit")
-        keys, values = self._k[layer], self._v[layer]
-        keys[..., self._seq_len : end, :] = k
-        values[..., self._seq_len : end, :] = v
-        return keys[..., :end, :], values[..., :end, :]
+        return end
 
     def advance(self, n):
         """Count n appended positions as held: once, at the end of a pass."""
@@ -57,6 +45,31 @@ class KVCache:
         if integer("n", n) > self._seq_len:
             raise ValueError(f"cannot truncate to {n} positions: only {self._seq_len} are held")
         self._seq_len = int(n)
+
+
+class KVCache(Contiguous):
+    """Keys and values of the positions already processed, for `forward`'s seam.
+
+    capacity: positions there is room for.  dtype: any float type of NumPy; np.float16 stores 2 bytes a value.
+    batch: None for one sequence, or how many sequences advance together (arrays then have an axis B).
+    """
+
+    def __init__(self, config, capacity, dtype=np.float64, batch=None):
+        super().__init__(config, capacity, batch)
+        shape = (config.n_layer, *self._heads, self.capacity, self._width)
+        dtype = float_type("dtype", dtype)
+        self._k, self._v = np.zeros(shape, dtype), np.zeros(shape, dtype)  # (L, K, C, D)
+
+    def append(self, layer, k, v):
+        """Write rows k, v (K, T, D) of one layer behind the positions held; return all rows (K, S, D) as views.
+
+        ValueError, before anything is written, when they do not fit.
+        """
+        end = self._end_with(k, v)
+        keys, values = self._k[layer], self._v[layer]
+        keys[..., self._seq_len : end, :] = k
+        values[..., self._seq_len : end, :] = v
+        return keys[..., :end, :], values[..., :end, :]
 
     @property
     def nbytes(self):

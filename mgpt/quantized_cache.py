@@ -7,6 +7,7 @@ these values.  Quantized storage saves memory, not time.
 
 import numpy as np
 
+from mgpt.cache import Contiguous
 from mgpt.codes import dequantize, largest_code, pack_int4, quantize, stored_scale, unpack_int4
 from mgpt.quantize import quantize_groups
 from mgpt.validate import integer, one_of
@@ -14,7 +15,7 @@ from mgpt.validate import integer, one_of
 GRANULARITY = ("vector", "head", "channel")
 
 
-class QuantizedKVCache:
+class QuantizedKVCache(Contiguous):
     """Keys and values as packed symmetric codes and float32 scales.
 
     bits: 8, 4, or None for float64 rows that are not quantized; or a pair (bits of K, bits of V).
@@ -29,17 +30,10 @@ class QuantizedKVCache:
     """
 
     def __init__(self, config, capacity, bits=8, per="vector", *, scales=None, batch=None, keep_values=True):
-        self.capacity = integer("capacity", capacity, at_least=1)
-        lead = () if batch is None else (integer("batch", batch, at_least=1),)
-        shape = (config.n_layer, *lead, config.n_kv_head, self.capacity, config.head_dim)
-        self._heads, self._width, self._seq_len = shape[1:-2], config.head_dim, 0
+        super().__init__(config, capacity, batch)
+        shape = (config.n_layer, *self._heads, self.capacity, self._width)
         self._k, self._v = (_Rows(shape, *chosen, keep_values)
                             for chosen in zip(*_pairs(bits, per), _pair("scales", scales), strict=True))
-
-    @property
-    def seq_len(self):
-        """Positions held; does not change within a pass."""
-        return self._seq_len
 
     def append(self, layer, k, v):
         """Write the codes of k, v (..., K, T, D) behind the positions held; return scale · code of all rows.
@@ -47,30 +41,12 @@ class QuantizedKVCache:
         ValueError, before anything is written: rows of another shape, NaN or infinity, more than there is
         room for, a vector whose scale float32 cannot hold.
         """
-        if k.shape != v.shape or k.shape[:-2] != self._heads or k.shape[-1] != self._width:
-            raise ValueError(f"k and v must both have shape {(*self._heads, 'T', self._width)}, "
-                             f"got {k.shape} and {v.shape}")
-        end = self._seq_len + k.shape[-2]
-        if end > self.capacity:
-            raise ValueError(f"the cache holds {self._seq_len} of {self.capacity} positions: "
-                             f"{k.shape[-2]} more do not fit")
+        end = self._end_with(k, v)
         if k.shape[-2]:
             k_stored, v_stored = self._k.encode(layer, k), self._v.encode(layer, v)
             self._k.write(layer, self._seq_len, end, *k_stored)
             self._v.write(layer, self._seq_len, end, *v_stored)
         return self._k.read(layer, end), self._v.read(layer, end)
-
-    def advance(self, n):
-        """Count n appended positions as held: once, at the end of a pass."""
-        if self._seq_len + integer("n", n) > self.capacity:
-            raise ValueError(f"cannot advance by {n}: {self._seq_len} of {self.capacity} positions are held")
-        self._seq_len += int(n)
-
-    def truncate(self, n):
-        """Keep the first n positions and forget the others."""
-        if integer("n", n) > self._seq_len:
-            raise ValueError(f"cannot truncate to {n} positions: only {self._seq_len} are held")
-        self._seq_len = int(n)
 
     @property
     def nbytes(self):

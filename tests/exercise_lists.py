@@ -20,6 +20,15 @@ def result_of(stem, name, answer, seed="test"):
     return judge(question, caller(question, answer), seed)
 
 
+def spoil(right, **change):
+    """A wrong answer: the right one's dict with some entries computed otherwise, from (right dict, *args)."""
+    def answer(*args):
+        result = right(*args)
+        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
+
+    return answer
+
+
 def install(module, stem, right, wrong):
     """Put the tests of one stem into a test module's namespace."""
     asked = {q.id.split(".")[1]: q for q in questions(stem).values()}

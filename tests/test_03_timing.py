@@ -8,7 +8,7 @@ import statistics
 
 import numpy as np
 import pytest
-from exercise_lists import install
+from exercise_lists import install, spoil
 
 from mgpt.course.questions import find
 from mgpt.timing import RequestTrace, summarize
@@ -188,15 +188,6 @@ RIGHT = {
 
 
 # ------------------------------------------------------------------ wrong answers: name of the mistake -> code
-def spoil(right, **change):
-    """The right answer of a question with some entries computed otherwise from (right dict, *args)."""
-    def answer(*args):
-        result = right(*args)
-        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
-
-    return answer
-
-
 def where(value, keep=lambda r: r["n"] > 1):
     """value(result, arrival, kept times), or the right value where `keep` says no."""
     def entry(key):

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from exercise_lists import install
+from exercise_lists import install, spoil
 
 from mgpt.course.questions import find
 from mgpt.memory import KVShape, format_bytes
@@ -132,15 +132,6 @@ RIGHT = {
 
 
 # ------------------------------------------------------------------ wrong answers: name of the mistake -> code
-def spoil(right, **change):
-    """The right answer of a question with some entries computed otherwise from (right dict, *args)."""
-    def answer(*args):
-        result = right(*args)
-        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
-
-    return answer
-
-
 def q1_of(layers=lambda c: c[L], heads=lambda c: c.get(KV, c[H]), width=lambda c: c.get(D) or c[W] // c[H], two=2,
           value=lambda b: b):
     def answer(config, lengths, bytes_per_value):

@@ -8,7 +8,7 @@ import os
 
 import numpy as np
 import pytest
-from exercise_lists import install
+from exercise_lists import install, spoil
 
 from mgpt.cache import KVCache
 from mgpt.checkpoint import load_mg2
@@ -133,14 +133,6 @@ def kept(rule):
     def answer(c, n):
         k = rule(c, n)
         return {"keep": k, "forget": len(c) - k, "compute": len(n) - k}
-
-    return answer
-
-
-def spoil(right, **change):
-    def answer(*args):
-        result = right(*args)
-        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
 
     return answer
 

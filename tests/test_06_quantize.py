@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from exercise_lists import install
+from exercise_lists import install, spoil
 
 from mgpt.course.questions import find
 from mgpt.quantize import dequantize, error_split, quantize, quantize_groups
@@ -179,14 +179,6 @@ def coded(rule=lambda r: round(r), ends=lambda last: (-last, last), is_clipped=N
         return {"codes": codes, "restored": [c * scale for c in codes], "clipped": sum(out),
                 "sq_round": float(sum(g for g, o in zip(gaps, out) if not o)),
                 "sq_clip": float(sum(g for g, o in zip(gaps, out) if o))}
-
-    return answer
-
-
-def spoil(right, **change):
-    def answer(*args):
-        result = right(*args)
-        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
 
     return answer
 

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from exercise_lists import install
+from exercise_lists import install, spoil
 
 from mgpt.checkpoint import load_mg2
 from mgpt.course.questions import find
@@ -154,15 +154,6 @@ RIGHT = {
 
 
 # ------------------------------------------------------------------ wrong answers: name of the mistake -> code
-def spoil(right, **change):
-    """The right answer with some entries computed otherwise from (right dict, *args)."""
-    def answer(*args):
-        result = right(*args)
-        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
-
-    return answer
-
-
 def q1_by(index_of):
     """q1 with another way to find the winner."""
     def answer(names, before, after):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
-from exercise_lists import install
+from exercise_lists import install, spoil
 
 from mgpt.course.questions import find
 
@@ -135,15 +135,6 @@ RIGHT = {
 
 
 # ------------------------------------------------------------------ wrong answers: name of the mistake -> code
-def spoil(right, **change):
-    """The right answer of a question with some entries computed otherwise from (right dict, *args)."""
-    def answer(*args):
-        result = right(*args)
-        return {**result, **{key: wrong(result, *args) for key, wrong in change.items()}}
-
-    return answer
-
-
 def one_or(value):
     """value(result, arrival, times), but None for a single output."""
     return lambda r, a, t: value(r, a, t) if len(t) > 1 else None

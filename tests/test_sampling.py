@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from scripted import Scripted
 from mgpt.sampling import draw, greedy, probabilities, sample
 
 rows = st.lists(st.floats(-30, 30), min_size=1, max_size=12).map(np.array)
@@ -142,17 +143,6 @@ def test_frequencies_follow_the_probabilities():
     counts = np.bincount([sample(LOGITS, rng) for _ in range(n)], minlength=4)
     expected = np.array([0.5, 0.25, 0.125, 0.125])
     assert (np.abs(counts - n * expected) < 5 * np.sqrt(n * expected * (1 - expected))).all()
-
-
-class Scripted(np.random.Generator):
-    """A Generator whose uniform numbers are given."""
-
-    def __init__(self, *values):
-        super().__init__(np.random.PCG64(0))
-        self.values = list(values)
-
-    def random(self):
-        return self.values.pop(0)
 
 
 @pytest.mark.parametrize("u, token", [

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scripted import Scripted
 from mgpt.blocks import BlockPool, PagedKVCache
 from mgpt.cache import KVCache
 from mgpt.config import GPTConfig
@@ -31,17 +32,6 @@ def model(seed=0, noise=0.0, config=CONFIG):
 def agree(a, b):
     """The seam's law: max|Δ| ≤ 1e-12 · max|logit|."""
     return np.max(np.abs(a - b)) <= 1e-12 * np.max(np.abs(b))
-
-
-class Scripted(np.random.Generator):
-    """A Generator whose uniform numbers are given."""
-
-    def __init__(self, *values):
-        super().__init__(np.random.PCG64(0))
-        self.values = list(values)
-
-    def random(self):
-        return self.values.pop(0)
 
 
 def distributions(size):
