@@ -166,6 +166,8 @@ def _move_in(house):
         os.chown(home, house.uid, house.uid)
     os.environ.update(HOME=home, TMPDIR=home, IPYTHONDIR=f"{home}/.ipython", MPLCONFIGDIR=f"{home}/.mpl")
     os.chdir(home)
+    if house.uid is None and (os.geteuid() == 0 or house.in_user_namespace):
+        syscalls.drop_capabilities()  # the mounts are made, and no other uid will take them away
 
 
 def _drop_privileges(house, parent):
@@ -182,8 +184,6 @@ def _restrict(house, parent):
 
 def _filter(house, parent):
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-    if house.in_user_namespace:
-        syscalls.drop_capabilities()
     syscalls.seccomp(syscalls.seccomp_program(parent))
 
 
