@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ OVERRIDES = {"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}
 # Only these of the front ends installed here: the others talk to a server.
 FRONT_ENDS = ("@jupyterlite/pyodide-kernel-extension", "@jupyter-widgets/jupyterlab-manager")
 BUILD = {"LiteBuildConfig": {
-    "apps": ["lab", "notebooks"], "no_sourcemaps": True, "no_unused_shared_packages": True, "ignore_sys_prefix": ["federated_extensions"],
+    "apps": ["lab"], "no_sourcemaps": True, "no_unused_shared_packages": True, "ignore_sys_prefix": ["federated_extensions"],
     "federated_extensions": [f"{sys.prefix}/share/jupyter/labextensions/{name}" for name in FRONT_ENDS],
 }}
 
@@ -54,7 +55,11 @@ def notebook(source):
     if "{code-cell}" not in text:
         return None
     result = jupytext.reads(text, fmt="md:myst")
+    result.metadata["language_info"] = {"name": "python"}  # or JupyterLite asks which kernel is meant
     for number, cell in enumerate(result.cells):
+        if cell.cell_type == "markdown":  # marks that only the site knows
+            cell.source = re.sub(r"^\([\w.-]+\)=\n", "", cell.source, flags=re.M)
+            cell.source = re.sub(r"\{(?:doc|ref|eq|numref|term)\}`([^`<]*?)(?: ?<[^`>]*>)?`", r"\1", cell.source)
         cell.id = f"cell-{number}"  # jupytext's are random, and a build without changes should change nothing
     return nbformat.writes(result) + "\n"
 

@@ -15,8 +15,8 @@ STILL = ("This figure shows its first state. Its values can be changed here when
          "the browser runs scripts; <code>make lab</code> shows the same figure in JupyterLab.")
 NO_PYTHON = ("This copy of the site was built without Python for the browser, so the figure shows its first state only. "
              "<code>make lab</code> shows it live in JupyterLab.")
-WORK_HERE = ("Your work is kept in this browser. <em>File → Download</em> saves the notebook that you hand in; delete the "
-             "notebook in the list of files and the original is there again.")
+WORK_HERE = ("Your work is kept in this browser. In its list of files, the menu of the notebook (right click, or Shift+F10) has "
+             "<em>Download</em>, for handing it in, and <em>Delete</em>, which brings the original back.")
 
 REPAIRS = [
     # The icons are in the theme's font already; this script of half a megabyte would draw them once more.
@@ -101,7 +101,7 @@ def launch_links(app, pagename, context):
     if notebook is None:
         return []
     if app.config.site_lite:
-        links = [("Run in this browser", f"{up}lite/notebooks/index.html?path={notebook}", "JupyterLite: nothing to install")]
+        links = [("Run in this browser", f"{up}lite/lab/index.html?path={notebook}", "JupyterLite: nothing to install")]
     else:
         links = [("In the browser: not in this copy", f"{up}book/index.html#practise", "The site was built without JupyterLite")]
     if app.config.site_repository:
@@ -167,6 +167,8 @@ def addresses(app, config):
     if config.html_baseurl and not config.html_baseurl.endswith("/"):
         config.html_baseurl += "/"
     config.site_repository = os.environ.get("SITE_REPOSITORY", config.site_repository)
+    # An edit of these extensions changes every page, which Sphinx cannot know.
+    config.site_extensions = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
 
 
 class ControlDirective(SphinxDirective):
@@ -182,6 +184,7 @@ class ControlDirective(SphinxDirective):
 
 def setup(app):
     app.add_config_value("site_repository", "", "html")
+    app.add_config_value("site_extensions", [], "html")
     app.add_directive("control", ControlDirective)
     app.connect("config-inited", addresses, priority=940)
     app.connect("builder-inited", finish_pages)

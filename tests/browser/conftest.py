@@ -90,6 +90,7 @@ class Visit:
 
     def __init__(self, browser, site, **options):
         self.site, self.context = site, browser.new_context(**options)
+        self.host = site.removesuffix("course/")
         self.page = self.context.new_page()
         self.requests, self.problems = [], []
         self.context.on("request", self._asked)
@@ -99,7 +100,7 @@ class Visit:
 
     def _asked(self, request):
         self.requests.append(request)
-        if not request.url.startswith((self.site, "data:", "blob:", "about:")):
+        if not request.url.startswith((self.host, "data:", "blob:", "about:")):
             self.problems.append(f"off the site: {request.url}")
 
     def _said(self, message):

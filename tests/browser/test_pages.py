@@ -87,7 +87,7 @@ def test_a_page_can_be_printed(visit, page):
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_read_from_a_file_has_its_text_its_style_and_no_error(visit, page):
     guest = visit()
-    guest.site = "file://"
+    guest.host = "file://"
     found = guest.page
     found.goto((HTML / page).as_uri())
     found.wait_for_timeout(200)
