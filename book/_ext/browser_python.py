@@ -37,9 +37,10 @@ def packages():
     """Entries of the official lock for WANTED and all that they depend on, by canonical name."""
     found, queue = {}, list(WANTED)
     while queue:
-        name = queue.pop().lower().replace("_", "-")
+        name = queue.pop()
         if name not in found:
-            found[name] = OFFICIAL["packages"][name] | {"depends": [d.replace("_", "-") for d in OFFICIAL["packages"][name]["depends"]]}
+            entry = OFFICIAL["packages"][name]
+            found[name] = entry | {"depends": [other.replace("_", "-") for other in entry["depends"]]}
             queue += found[name]["depends"]
     return found
 
@@ -130,8 +131,7 @@ def course_wheel(root):
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted((root / "mgpt").rglob("*"))
              if path.is_file() and not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts)}
     version = importlib.metadata.version("mgpt")
-    metadata = importlib.metadata.distribution("mgpt").read_text("METADATA")
-    files[f"mgpt-{version}.dist-info/METADATA"] = metadata.encode()
+    files[f"mgpt-{version}.dist-info/licenses/LICENSE"] = (root / "LICENSE").read_bytes()
     return wheel("mgpt", version, files, depends=["numpy"], imports=["mgpt"])
 
 
