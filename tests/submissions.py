@@ -33,19 +33,20 @@ def grade_id(cell):
     return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
 
 
-def blank():
-    return json.loads(BLANK.read_text(encoding="utf-8"))
+def blank(stem=STEM):
+    return json.loads((BLANK.parent / f"{stem}.ipynb").read_text(encoding="utf-8"))
 
 
-def solved():
+def solved(stem=STEM):
     """The exercise with all right answers."""
-    return json.loads(solved_text())
+    return json.loads(solved_text(stem))
 
 
 @functools.cache
-def solved_text():
-    notebook = blank()
-    answers = {cell.metadata.nbgrader.grade_id: cell.source for cell in jupytext.read(SOLUTION).cells
+def solved_text(stem):
+    notebook = blank(stem)
+    cells = jupytext.read(SOLUTION.parent / f"{stem}.md").cells
+    answers = {cell.metadata["nbgrader"]["grade_id"]: cell.source for cell in cells
                if cell.metadata.get("nbgrader", {}).get("solution")}
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("solution"):

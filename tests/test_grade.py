@@ -20,7 +20,8 @@ from mgpt.course.grade.roster import members
 from mgpt.course.grade.layers import LAYERS, Limits
 from mgpt.course.grade.write import read_manual, slug
 from mgpt.course.grade.zygotes import Zygote
-from submissions import ALL, BLANK, ROOT, SOLUTION, STEM, all_wrong, answer, cell_of, data, extra, grade_id, solved
+from mgpt.course.questions import stems
+from submissions import ALL, BLANK, ROOT, SOLUTION, STEM, all_wrong, answer, blank, cell_of, data, extra, grade_id, solved
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 CLASS = ROOT / "tests" / "data" / "class"
@@ -178,6 +179,18 @@ def test_bad_arguments_are_one_line_and_status_2(tmp_path, capsys, arguments, wo
     assert grade(*arguments, "--out", tmp_path / "out") == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and words in err
+
+
+def test_in_the_sandbox_every_exercise_gives_its_solution_all_points_and_its_stubs_none(tmp_path):
+    for name, make in (("blank", blank), ("solved", solved)):
+        for stem in stems():
+            path = tmp_path / "class" / name / f"{stem}.ipynb"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data(make(stem)))
+    assert grade(tmp_path / "class", "--out", tmp_path / "out") == 0
+    for name, row in rows(tmp_path / "out").items():
+        wanted = row["max_points"] if name.startswith("solved/") else "0"
+        assert row["points"] == wanted and int(row["max_points"]) > 0, row
 
 
 # ------------------------------------------------------------------ the sandbox
