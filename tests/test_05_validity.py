@@ -285,7 +285,7 @@ def test_each_run_of_positions_in_the_table_says_why():
 
     assert rows(TRAVEL_PROMPT_BEFORE, NEW_TEXT) == (
         ("0–3", "limit for hotel is", "kept", "all ids up to here are equal"), ("4–5", "75", "computed", "another id"),
-        ("6–29", "0." + NEW_TEXT[len("limit for hotel is 750."):], "computed", "an id before it is another"))
+        ("6–29", "0." + NEW_TEXT[len("limit for hotel is 750."):], "computed", "an id before it differs"))
     assert rows(NEW_TEXT, NEW_TEXT)[-1] == ("29", ":", "computed", "the last position gives the logits")
     assert rows(NEW_TEXT, NEW_TEXT + " 7")[-1] == ("30", "7", "computed", "not in the cache")
 

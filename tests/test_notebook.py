@@ -82,6 +82,7 @@ def test_progress_counts_what_was_checked_in_this_notebook(capsys):
     session.progress()
     out = capsys.readouterr().out
     assert "0 of 22 points" in out and len(out.splitlines()) == len(stems())  # one line an exercise, no wall of questions
+    assert len({line.index("░") for line in out.splitlines()}) == 1  # the bars stand below each other
     session.check(Q2, lambda p, g: p + g - 1)
     session.check(Q2_WHY, "d")
     capsys.readouterr()

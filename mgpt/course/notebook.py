@@ -43,12 +43,14 @@ class Session:
     def progress(self):
         """Print the points of each exercise checked so far, with a line a question; of all, points alone, before."""
         begun = {result_id.split(".")[0] for result_id in self.results}
-        for stem in sorted(begun) or stems():
+        shown = sorted(begun) or stems()
+        width = max(map(len, shown))
+        for stem in shown:
             found = questions(stem).values()
             points = sum(self.results[q.id].points for q in found if q.id in self.results)
             total = sum(q.points for q in found)
             filled = round(20 * points / total)
-            print(f"{stem}  {'█' * filled}{'░' * (20 - filled)}  " + _("{points} of {total} points").format(
+            print(f"{stem:<{width}}  {'█' * filled}{'░' * (20 - filled)}  " + _("{points} of {total} points").format(
                 points=points, total=total))
             for question in found if begun else ():
                 status = self.results[question.id].status if question.id in self.results else BLANK

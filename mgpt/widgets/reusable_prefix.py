@@ -126,7 +126,7 @@ def reason(old, new, keep, index, change):
         return _("another id")
     if old[:index] == new[:index]:
         return _("the last position gives the logits")
-    return _("an id before it is another")
+    return _("an id before it differs")
 
 
 def sentence(old, new, keep, first, change):
@@ -139,7 +139,7 @@ def sentence(old, new, keep, first, change):
     if change == "tenant":
         return work + measured + " " + _("K/V hold no permission: each customer has a prefix cache apart from the others.")
     if change != "none":
-        return work + measured + " " + _("The fingerprint is another, and that alone decides.")
+        return work + measured + " " + _("The fingerprint differs, and that alone decides.")
     return work + measured
 
 
