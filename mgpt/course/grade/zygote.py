@@ -40,6 +40,7 @@ def main(control):
             control.close()
             os.waitpid(keeper, 0)
             os._exit(0)
+        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)  # a keeper that is killed takes all with it
     shell = _warm()
     if told["sandbox"]:
         furnish(house, told["empty"])
