@@ -5,9 +5,9 @@ PY := .venv/bin/python
 export OPENBLAS_NUM_THREADS ?= 1
 export IPYTHONDIR := $(CURDIR)/.jupyter/ipython
 
-.PHONY: help env book serve lab test bench oracles release clean
+.PHONY: help env book serve lab test test-browser bench bench-grade oracles release clean
 help:
-	@echo "make env | book | serve | lab | test | bench | oracles | release | clean   (README.md says more)"
+	@echo "make env | book | serve | lab | test | test-browser | bench | bench-grade | oracles | release | clean   (README.md says more)"
 
 env: .venv/installed
 .venv/installed: requirements.lock pyproject.toml
@@ -32,8 +32,16 @@ lab: env
 test: book
 	$(PY) -m pytest
 
+# The site in Debian's Chromium: console, other hosts, axe, live figures, an exercise in JupyterLite.
+test-browser: book
+	@command -v chromium >/dev/null || { echo "make: chromium is missing; install it (Debian: apt-get install chromium)"; exit 1; }
+	$(PY) -m pytest tests/browser
+
 bench: env
 	$(PY) tools/bench.py
+
+bench-grade: env
+	$(PY) tools/bench_grade.py
 
 # Oracles: PyTorch, transformers, onnx and gguf live in an environment of their own.
 oracles: .venv-oracles/installed

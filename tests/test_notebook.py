@@ -108,7 +108,8 @@ def test_a_choice_that_is_no_letter_is_told_the_form_and_nothing_of_the_answer(a
     ([1, 2], [1, 2, 3], False), ({"a": 1}, {"a": 1, "b": 2}, False), ({"b": 1}, {"a": 1}, False),
     (0.1 + 0.2, 0.3, True), (0.3 + 1e-7, 0.3, False), (float("nan"), float("nan"), True), (float("nan"), 1.0, False),
     (float("inf"), float("inf"), True), (1e-13, 0.0, True), (1e-9, 0.0, False), (2**60 + 1, 2**60, True),
-    (float("nan"), None, False),
+    (float("nan"), None, False), (10**400, 1.0, False), (10**400, 10**400, True), (1, 10**400, False),
+    (float("nan"), 10**400, False),
 ])
 def test_agrees_compares_values_not_types_but_keeps_truth_and_absence_apart(got, expected, equal):
     assert agrees(got, expected) is equal

@@ -38,7 +38,7 @@ def test_a_file_more_or_less_and_a_file_without_purpose_are_noticed(tmp_path, mo
 
 def test_the_commands_of_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"^make (\w+)", README, flags=re.M):
+    for target in re.findall(r"^make ([\w-]+)", README, flags=re.M):
         assert re.search(rf"^{target}:", makefile, flags=re.M), target
     named = set(re.findall(r"bin/mgpt (\w+)", README))
     assert named and all(name in COMMANDS and load(name) for name in named)

@@ -64,9 +64,14 @@ def _agrees(got, expected, tolerance, whole):
     if type(expected) in (int, float) and type(got) in (int, float):
         if whole and type(expected) is int:
             return type(got) is int and got == expected
-        if math.isnan(expected):
-            return math.isnan(got)
-        return got == expected or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance * 1e-3)
+        if expected != expected:  # NaN
+            return got != got
+        if got == expected:
+            return True
+        try:
+            return math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance * 1e-3)
+        except OverflowError:  # an int beyond the floats' range
+            return False
     if type(got) is not type(expected):
         return False
     if type(expected) is list:

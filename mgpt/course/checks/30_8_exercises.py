@@ -191,7 +191,7 @@ Q3 = Question(
         N_("per request: 2 · n_layer · length · n_kv_head · head_dim · bytes_per_value; total: their sum; "
            "MiB: total / 2**20."),
     ),
-    stands_for=("mgpt.memory.kv_cache_bytes",),
+    stands_for=("mgpt.memory.kv_cache_bytes", "mgpt.memory.KVShape"),
 )
 Q3_WHY = choice(
     "30_8_exercises.q3_why", "q3_why", "a",
