@@ -65,10 +65,19 @@ def default(value):
     return "=…" if isinstance(value, ast.Call) else f"={ast.unparse(value)}"
 
 
-def members(node):
-    """The documented public methods and properties of a class."""
-    return [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name[0] != "_"
-            and ast.get_docstring(item)] if isinstance(node, ast.ClassDef) else []
+def members(node, root, module):
+    """The documented public methods and properties of a class, after those of its bases in the package."""
+    if not isinstance(node, ast.ClassDef):
+        return []
+    found = {}
+    for base in node.bases:
+        try:
+            found |= {item.name: item for item in members(definition(root, module, ast.unparse(base))[0], root, module)}
+        except KeyError:  # a base of another package
+            pass
+    found |= {item.name: item for item in node.body if isinstance(item, ast.FunctionDef) and item.name[0] != "_"
+              and ast.get_docstring(item)}
+    return list(found.values())
 
 
 def set_text(docstring):
@@ -123,7 +132,7 @@ class Reference(SphinxDirective):
             signature += addnodes.desc_parameterlist(
                 "", "", *(addnodes.desc_parameter("", "", addnodes.desc_sig_name("", part)) for part in given))
         content = addnodes.desc_content("", *set_text(docstring))
-        for member in members(node):
+        for member in members(node, Path(self.env.srcdir), module):
             content += self.entry(module, f"{name}.{member.name}", member)
         self.set_source_info(content)
         for paragraph in content.findall(nodes.paragraph):
