@@ -114,6 +114,7 @@ class Reference(SphinxDirective):
             except KeyError:
                 raise self.error(f"{module} has no public function or class {name}") from None
             self.env.note_dependency(str(file))
+            self.env.note_dependency(__file__)
             result += self.entry(module, name, node)
         return result
 
