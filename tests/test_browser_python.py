@@ -1,4 +1,4 @@
-"""Python for the browser: only files whose hash is known, the same wheel each time, and a site without it where it cannot be had."""
+"""Python for the browser: only files whose hash is known, the same wheel each time, and no error where it cannot be had."""
 
 import hashlib
 import importlib.util

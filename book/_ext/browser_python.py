@@ -51,7 +51,7 @@ def wanted_files():
 
 
 def fetch(cache):
-    """Fill the folder `cache` with the wanted files.  None where it is complete, otherwise a sentence that says why not."""
+    """Fill the folder `cache` with the wanted files.  None where it is complete, otherwise why it is not."""
     cache.mkdir(parents=True, exist_ok=True)
     failed = cache / "failed.txt"
     source = os.environ.get("MGPT_PYODIDE", "")

@@ -1,4 +1,4 @@
-"""JupyterLite with the course: the exercises and chapters as notebooks, run by the Python that the site brings along."""
+"""JupyterLite with the course: exercises and chapters as notebooks, run by the Python that the site brings along."""
 
 import hashlib
 import importlib.metadata
@@ -10,9 +10,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-import jupytext
-import nbformat
 
 # The kernel leaves out what is named here when it installs its own needs one by one at its start.
 PRELOADED = ["micropip", "piplite", "ssl", "sqlite3", "ipykernel", "comm", "pyodide_kernel", "jedi", "ipython", "numpy",
@@ -33,58 +30,65 @@ OVERRIDES = {"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"}
 # Only these of the front ends installed here: the others talk to a server.
 FRONT_ENDS = ("@jupyterlite/pyodide-kernel-extension", "@jupyter-widgets/jupyterlab-manager")
 BUILD = {"LiteBuildConfig": {
-    "apps": ["lab"], "no_sourcemaps": True, "no_unused_shared_packages": True, "ignore_sys_prefix": ["federated_extensions"],
+    "apps": ["lab"], "no_sourcemaps": True, "no_unused_shared_packages": True,
+    "ignore_sys_prefix": ["federated_extensions"],
     "federated_extensions": [f"{sys.prefix}/share/jupyter/labextensions/{name}" for name in FRONT_ENDS],
 }}
 
 
-VERSIONS = {name: importlib.metadata.version(name) for name in ("jupyterlite-core", "jupyterlite-pyodide-kernel",
-                                                                "jupyterlab-widgets") if importlib.util.find_spec(name.replace("-", "_"))}
+PACKAGES = ("jupyterlite-core", "jupyterlite-pyodide-kernel", "jupyterlab-widgets")
+VERSIONS = {name: importlib.metadata.version(name) for name in PACKAGES
+            if importlib.util.find_spec(name.replace("-", "_"))}
 
 
 def installed():
     """Are the packages of the extra `lite` here?"""
-    return len(VERSIONS) == 3
+    return len(VERSIONS) == len(PACKAGES)
+
+
+def sources(root, pages):
+    """{page: its source} of all pages with code."""
+    found = {}
+    for page in pages:
+        for suffix in (".ipynb", ".md"):
+            path = root / (page + suffix)
+            if path.is_file() and (suffix == ".ipynb" or "{code-cell}" in path.read_text(encoding="utf-8")):
+                found[page] = path
+    return found
 
 
 def notebook(source):
-    """Text of a page's notebook in JupyterLite, or None for a page without code."""
-    if source.suffix == ".ipynb":
-        return source.read_text(encoding="utf-8")
+    """Text of a page's notebook in JupyterLite."""
     text = source.read_text(encoding="utf-8")
-    if "{code-cell}" not in text:
-        return None
+    if source.suffix == ".ipynb":
+        return text
+    import jupytext  # only here: a build without changes has no need of it
+    import nbformat
+
     result = jupytext.reads(text, fmt="md:myst")
     result.metadata["language_info"] = {"name": "python"}  # or JupyterLite asks which kernel is meant
     for number, cell in enumerate(result.cells):
+        cell.id = f"cell-{number}"  # jupytext's are random
         if cell.cell_type == "markdown":  # marks that only the site knows
             cell.source = re.sub(r"^\([\w.-]+\)=\n", "", cell.source, flags=re.M)
             cell.source = re.sub(r"\{(?:doc|ref|eq|numref|term)\}`([^`<]*?)(?: ?<[^`>]*>)?`", r"\1", cell.source)
-        cell.id = f"cell-{number}"  # jupytext's are random, and a build without changes should change nothing
     return nbformat.writes(result) + "\n"
-
-
-def contents(root, pages):
-    """{path: text} of all notebooks that JupyterLite offers."""
-    found = {}
-    for page in pages:
-        source = next((root / (page + suffix) for suffix in (".ipynb", ".md") if (root / (page + suffix)).is_file()), None)
-        if source and (text := notebook(source)):
-            found[f"{page}.ipynb"] = text
-    return found
 
 
 def build(target, cache, root, pages):
     """Build JupyterLite into the folder `target`; nothing is done where nothing changed."""
-    files = contents(root, pages)
+    found = sources(root, pages)
     config = {name: json.dumps(value, indent=1) for name, value in {
         "jupyter-lite.json": RUNTIME, "jupyter_lite_config.json": BUILD, "overrides.json": OVERRIDES}.items()}
-    digest = hashlib.sha256(json.dumps([files, config, VERSIONS], sort_keys=True).encode()).hexdigest()
+    made_of = [{page: path.read_text(encoding="utf-8") for page, path in found.items()}, config, VERSIONS,
+               Path(__file__).read_text(encoding="utf-8")]
+    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     stamp = cache / "built"
     if target.is_dir() and stamp.is_file() and stamp.read_text() == digest:
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in [*config.items(), *((f"files/{name}", text) for name, text in files.items())]:
+        notebooks = {f"files/{page}.ipynb": notebook(source) for page, source in found.items()}
+        for name, text in (config | notebooks).items():
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

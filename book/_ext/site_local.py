@@ -1,11 +1,11 @@
-"""What the stock theme leaves to do: no script of another host, one search box, no stale output after an edit of `mgpt`."""
+"""What the stock theme leaves to do: no script of another host, one search box, no output of another `mgpt`."""
 
 import hashlib
 import shutil
 from pathlib import Path
 
-# Loaded by extensions that Jupyter Book always adds; this book uses none of them.  A widget's state is for a script that
-# the page has not got (its live figures have a client of their own), and other random names at each build.
+# Loaded by extensions that Jupyter Book always adds; this book uses none of them.  A widget's state is for a script
+# that the page has not got (live figures have a client of their own), and has other random names at each build.
 UNUSED_SCRIPTS = ("thebe", "THEBE_JS_URL", "mathjax", "jupyter.widget-state")
 
 

@@ -13,10 +13,10 @@ from sphinx.util.docutils import SphinxDirective
 
 STILL = ("This figure shows its first state. Its values can be changed here when the page comes from a web server and "
          "the browser runs scripts; <code>make lab</code> shows the same figure in JupyterLab.")
-NO_PYTHON = ("This copy of the site was built without Python for the browser, so the figure shows its first state only. "
-             "<code>make lab</code> shows it live in JupyterLab.")
-WORK_HERE = ("Your work is kept in this browser. In its list of files, the menu of the notebook (right click, or Shift+F10) has "
-             "<em>Download</em>, for handing it in, and <em>Delete</em>, which brings the original back.")
+NO_PYTHON = ("This copy of the site was built without Python for the browser, so the figure shows its first state "
+             "only. <code>make lab</code> shows it live in JupyterLab.")
+WORK_HERE = ("Your work is kept in this browser. In its list of files, the menu of the notebook (right click, or "
+             "Shift+F10) has <em>Download</em>, for handing it in, and <em>Delete</em>, which brings the original back.")
 
 REPAIRS = [
     # The icons are in the theme's font already; this script of half a megabyte would draw them once more.
@@ -103,7 +103,8 @@ def launch_links(app, pagename, context):
     if app.config.site_lite:
         links = [("Run in this browser", f"{up}lite/lab/index.html?path={notebook}", "JupyterLite: nothing to install")]
     else:
-        links = [("In the browser: not in this copy", f"{up}book/index.html#practise", "The site was built without JupyterLite")]
+        links = [("In the browser: not in this copy", f"{up}book/index.html#practise",
+                  "The site was built without JupyterLite")]
     if app.config.site_repository:
         host, _, repository = app.config.site_repository.partition("github.com/")
         source = notebook if (Path(app.srcdir) / notebook).is_file() else notebook.replace(".ipynb", ".md")
@@ -123,7 +124,8 @@ def add_launch(app, pagename, templatename, context, doctree):
     if links and pagename.startswith("exercises/") and context.get("body"):
         offers = [f'<a href="{address}">{words}</a>' for words, address, _hint in links]
         if app.config.site_lite:
-            offers.insert(1, f'<a href="{"../" * pagename.count("/")}lite/files/{pagename}.ipynb" download>Download the notebook</a>')
+            file = f'{"../" * pagename.count("/")}lite/files/{pagename}.ipynb'
+            offers.insert(1, f'<a href="{file}" download>Download the notebook</a>')
         kept = f" {WORK_HERE}" if app.config.site_lite else ""
         line = f'<p class="site-launch"><strong>Work on it:</strong> {" · ".join(offers)}.{kept}</p>'
         context["body"] = context["body"].replace("</h1>", f"</h1>{line}", 1)
@@ -158,7 +160,8 @@ def write_sitemap(app, exception):
     if base := app.config.html_baseurl:
         pages = "".join(f"<url><loc>{base}{name}.html</loc></url>\n" for name in sorted(app.env.found_docs))
         (Path(app.outdir) / "sitemap.xml").write_text(
-            f'<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{pages}</urlset>\n')
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n{pages}</urlset>\n')
 
 
 def addresses(app, config):

@@ -1,4 +1,4 @@
-// Runs the course's own Python for the page's live figures: a request {name, state, action} goes to mgpt.widgets.respond.
+// The course's own Python for live figures: a request {name, state, action} goes to mgpt.widgets.respond.
 import { loadPyodide } from "../pyodide/pyodide.mjs";
 
 const respond = (async () => {

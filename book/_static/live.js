@@ -70,7 +70,8 @@
       view.innerHTML = answer.html;
       said.textContent = view.querySelector(".mgpt-sentence")?.textContent ?? "";
       for (const [key, item] of Object.entries(fields)) {
-        if (String(now[key]) !== item.value && (action || !remember || item !== document.activeElement)) item.value = now[key];
+        const typing = item === document.activeElement && remember && !action;
+        if (!typing && String(now[key]) !== item.value) item.value = now[key];
       }
       undo.disabled = past.length === 0;
       writeAddress();

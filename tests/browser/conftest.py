@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 ROOT = Path(__file__).parents[2]
 HTML = Path(os.environ.get("SITE_HTML", ROOT / "_build" / "html"))
 ARTEFACTS = ROOT / "_build" / "artefacts"
-PAGES = sorted(path.relative_to(HTML).as_posix() for folder in ("book", "exercises") for path in (HTML / folder).glob("*.html"))
+PAGES = sorted(path.relative_to(HTML).as_posix() for path in HTML.glob("*/*.html") if path.parts[-2] in ("book", "exercises"))
 COMPRESSED = (".html", ".css", ".js", ".mjs", ".json", ".svg", ".wasm", ".ipynb", ".txt")
 
 
@@ -96,12 +96,16 @@ class Visit:
         self.context.on("request", self._asked)
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         self.page.on("console", self._said)
-        self.context.on("response", lambda answer: self.problems.append(f"{answer.status} {answer.url}") if answer.status >= 400 else None)
+        self.context.on("response", self._answered)
 
     def _asked(self, request):
         self.requests.append(request)
         if not request.url.startswith((self.host, "data:", "blob:", "about:")):
             self.problems.append(f"off the site: {request.url}")
+
+    def _answered(self, answer):
+        if answer.status >= 400:
+            self.problems.append(f"{answer.status} {answer.url}")
 
     def _said(self, message):
         if message.type == "error":
