@@ -3,13 +3,16 @@
 Where it cannot be had the site is built all the same, the build says what is missing, and the pages say it too.
 """
 
+import sys
 from pathlib import Path
 
 import browser_python
 import lite
-from sphinx.util import logging
 
-logger = logging.getLogger(__name__)
+
+def say(words):
+    """Seen in a quiet build too, and no warning, which would end a strict one."""
+    print(words, file=sys.stderr)
 
 
 def look_for_python(app, config):
@@ -18,10 +21,10 @@ def look_for_python(app, config):
     config.site_python = missing is None
     config.site_lite = missing is None and lite.installed()
     if missing:
-        logger.info("No Python in the browser: %s\nThe site is built without it: figures stay still, exercises run in "
-                    "JupyterLab only.  MGPT_PYODIDE may name a folder or an address that has the files.", missing)
+        say(f"No Python in the browser: {missing}\nThe site is built without it: figures stay still, exercises run in "
+            "JupyterLab only.  MGPT_PYODIDE may name a folder or an address that has the files.")
     elif not config.site_lite:
-        logger.info("No JupyterLite: the packages of the extra `lite` are not installed here.")
+        say("No JupyterLite: the packages of the extra `lite` are not installed here.")
 
 
 def add_python(app, exception):
