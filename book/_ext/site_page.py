@@ -32,6 +32,9 @@ REPAIRS = [
     (r"<summary>(<span class=\"toctree-toggle\")", r'<summary aria-label="Show or hide the pages of this part">\1'),
     # An empty corner is no header of anything.
     (r'<th class="head[^"]*">(?:<p></p>)?</th>', "<td></td>"),
+    # Roles of books that ARIA has given up, in a list whose items are none.
+    (r' role="doc-(?:biblioentry|backlink)"', ""),
+    (r'<div role="list" class="citation-list">', '<div class="citation-list">'),
     # What may be wider than a phone can be scrolled by keyboard too.
     (r'(<table class="[^"]*docutils[^"]*".*?</table>)', r'<div class="site-wide" tabindex="0">\1</div>'),
     (r'<div class="math notranslate nohighlight"', r'<div tabindex="0" class="math notranslate nohighlight"'),
