@@ -133,3 +133,9 @@ def visit(browser, site):
 def screenshot(page, name, **options):
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=ARTEFACTS / f"{name}.png", **options)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """These tests need Chromium and minutes: they run where they are asked for (`make test-browser`)."""
+    asked = [str(Path(config.invocation_params.dir, str(given).split("::")[0])) for given in config.invocation_params.args]
+    return None if any("browser" in given for given in asked) else True
