@@ -11,12 +11,22 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-STILL = ("This figure shows its first state. Its values can be changed here when the page comes from a web server and "
+from mgpt.text import _
+
+STILL = _("This figure shows its first state. Its values can be changed here when the page comes from a web server and "
          "the browser runs scripts; <code>make lab</code> shows the same figure in JupyterLab.")
-NO_PYTHON = ("This copy of the site was built without Python for the browser, so the figure shows its first state "
+NO_PYTHON = _("This copy of the site was built without Python for the browser, so the figure shows its first state "
              "only. <code>make lab</code> shows it live in JupyterLab.")
-WORK_HERE = ("Your work is kept in this browser. In its list of files, the menu of the notebook (right click, or "
+WORK_HERE = _("Your work is kept in this browser. In its list of files, the menu of the notebook (right click, or "
              "Shift+F10) has <em>Download</em>, for handing it in, and <em>Delete</em>, which brings the original back.")
+
+# What the live figures' script says; it has no words of its own.
+SAID = {
+    "ready": _("Change a value or press a button: Python starts in this page then."),
+    "starting": _("Starting Python in this page …"),
+    "failed": _("No answer: {error} The figure shows its last state."),
+    "lost": _("Python could not be loaded."),
+}
 
 REPAIRS = [
     # The icons are in the theme's font already; this script of half a megabyte would draw them once more.
@@ -56,7 +66,8 @@ def repaired(page, pagename):
 
 def with_notes(page, python):
     """Live figures with a line that says how to use them, and a place that screen readers listen to."""
-    note = (f'<p class="mgpt-note" role="status">{STILL if python else NO_PYTHON}</p>'
+    said = "".join(f' data-{key}="{html.escape(words)}"' for key, words in SAID.items())
+    note = (f'<p class="mgpt-note" role="status"{said}>{STILL if python else NO_PYTHON}</p>'
             '<p class="mgpt-said visually-hidden" aria-live="polite"></p>')
     return re.sub(r'(<section class="mgpt-control".*?</form>)', lambda found: found[1] + note, page, flags=re.S)
 
@@ -109,7 +120,7 @@ def launch_links(app, pagename, context):
         links = [("In the browser: not in this copy", f"{up}book/index.html#practise",
                   "The site was built without JupyterLite")]
     if app.config.site_repository:
-        host, _, repository = app.config.site_repository.partition("github.com/")
+        host, _sep, repository = app.config.site_repository.partition("github.com/")
         source = notebook if (Path(app.srcdir) / notebook).is_file() else notebook.replace(".ipynb", ".md")
         if repository:
             links.append(("Run on Binder", f"https://mybinder.org/v2/gh/{repository}/HEAD?urlpath=lab/tree/{source}",

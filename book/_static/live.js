@@ -12,7 +12,7 @@
       worker = new Worker(new URL("_static/live-worker.js", root), { type: "module" });
       worker.onmessage = ({ data }) => waiting.get(data.id)(data);
       worker.onerror = () => {
-        waiting.forEach((done) => done({ error: "Python could not be loaded." }));
+        waiting.forEach((done) => done({ lost: true }));
         worker = null; // the next touch tries again
       };
     }
@@ -57,14 +57,15 @@
 
     async function show(state, action = null, remember = true) {
       const turn = ++newest;
-      if (!now) note.textContent = "Starting Python in this page …";
+      if (!now) note.textContent = note.dataset.starting;
       section.setAttribute("aria-busy", "true");
       if (!now) now = (await ask({ name, state: {} })).answer?.state ?? null; // what undo goes back to
-      const { answer, error } = await ask({ name, state: { ...now, ...state }, action });
+      const { answer, error, lost } = await ask({ name, state: { ...now, ...state }, action });
       if (turn !== newest) return; // a later change is on its way
       section.removeAttribute("aria-busy");
-      note.textContent = error ? `No answer: ${error} The figure shows its last state.` : "";
-      if (error) return;
+      const failure = lost ? note.dataset.lost : error;
+      note.textContent = failure ? note.dataset.failed.replace("{error}", failure) : "";
+      if (failure) return;
       if (remember && JSON.stringify(answer.state) !== JSON.stringify(now)) past.push(now);
       now = live[name] = answer.state;
       view.innerHTML = answer.html;
@@ -94,7 +95,7 @@
       writeAddress();
     }
     form.querySelectorAll("button").forEach((button) => { button.disabled = button === undo; });
-    note.textContent = "Change a value or press a button: Python starts in this page then.";
+    note.textContent = note.dataset.ready;
     const given = stateOfAddress(name, fields);
     if (given) {
       for (const [key, item] of Object.entries(fields)) if (key in given) item.value = given[key];
