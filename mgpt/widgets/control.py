@@ -72,13 +72,29 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Rows under a caption; show it as a cell's last value."""
+
+    caption: str
+    header: tuple
+    rows: tuple
+
+    def _repr_html_(self):
+        return _table(self.caption, self.header, self.rows, self.caption)
+
+
+@dataclass(frozen=True)
 class View:
-    """What a state looks like: one or more figures, the same as a table, and what to see in a sentence."""
+    """What a state looks like: one or more figures, the same as a table, and what to see in a sentence.
+
+    more: further tables, which stand before it.
+    """
 
     pictures: tuple[Figure, ...]
     header: tuple[str, ...]
     rows: tuple[tuple, ...]
     sentence: str
+    more: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,13 +130,10 @@ class Control:
         except ValueError as error:
             return f'<p class="mgpt-sentence" role="alert">{html.escape(str(error))}</p>'
         pictures = "".join(f'<div class="mgpt-picture">{picture.svg()}</div>' for picture in view.pictures)
-        head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in view.header)
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>"
-                       for row in view.rows)
-        table = _("{title}: the same as a table").format(title=_(self.title))
+        title = _("{title}: the same as a table").format(title=_(self.title))
+        tables = "".join(table._repr_html_() for table in view.more)
         return (f'{pictures}<p class="mgpt-sentence" role="status">{html.escape(view.sentence)}</p>'
-                f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(table)}">'
-                f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+                f"{tables}{_table(title, view.header, view.rows)}")
 
     def html(self, state=None):
         """The whole control as static HTML: a form, and the view of `state` (or of the start)."""
@@ -156,6 +169,15 @@ class Control:
         except ImportError:
             return bundle
         return bundle | lab_view(self)
+
+
+def _table(label, header, rows, caption=None):
+    """A table in a region that scrolls by itself, and by the keyboard."""
+    head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    named = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    return (f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(label)}">'
+            f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
 def _shown(cell):

@@ -1,0 +1,129 @@
+"""The scheduler panel of chapter 10: requests as text, a policy, a budget; every tick, every block, every wait."""
+
+import functools
+
+from mgpt.scheduler import CLOCK_RULE, Request
+from mgpt.text import N_, _
+from mgpt.widgets.control import Choice, Control, Number, Table, Text, View
+from mgpt.widgets.tick_chart import Watched, block_map, cell, tick_chart, tick_table
+
+MOST_REQUESTS, MOST_TICKS, MOST_POSITIONS, ALL = 6, 60, 64, 999
+ABC = "A: 0 8 4 4; B: 1 8 3 4; C: 2 4 2"
+
+
+def read_requests(text):
+    """[Request] of "id: arrival prompt outputs [shared]; …".  ValueError says which cannot be read.
+
+    shared: how many of its first positions are the common prefix; none where it is left out.
+    """
+    parts = [part for part in text.split(";") if part.strip()]
+    if not 1 <= len(parts) <= MOST_REQUESTS:
+        raise ValueError(_("Requests: 1 to {most} are shown, not {n}").format(most=MOST_REQUESTS, n=len(parts)))
+    requests = []
+    for part in parts:
+        try:
+            name, numbers = part.split(":")
+            arrival, prompt_len, output_len, *shared = map(int, numbers.split())
+            if len(shared) > 1 or not 1 <= len(name.strip()) <= 3:
+                raise ValueError(_("three or four whole numbers and a name of 1 to 3 letters are needed"))
+            if prompt_len + output_len > MOST_POSITIONS or arrival > MOST_TICKS:
+                raise ValueError(_("at most {most} positions are shown, and arrivals to tick {tick}").format(
+                    most=MOST_POSITIONS, tick=MOST_TICKS))
+            prefix = {"prefix_key": "x", "prefix_len": shared[0]} if shared else {}
+            requests.append(Request(name.strip(), arrival, prompt_len, output_len, **prefix))
+        except ValueError as error:
+            raise ValueError(_("Request {part}: {error}").format(part=repr(part.strip()), error=error)) from None
+    return requests
+
+
+@functools.lru_cache(maxsize=16)
+def run(text, policy, sharing, budget, pool, max_active, block_size):
+    """(Timeline, shared keys of every tick) of a whole run; ValueError where it is refused or too long to show."""
+    scheduler = Watched(read_requests(text), policy=policy, max_active=max_active, block_size=block_size,
+                        token_budget=budget or None, pool_blocks=pool or None,
+                        sharing=None if sharing == "none" else sharing)
+    while not scheduler.done:
+        if len(scheduler.shared) == MOST_TICKS:
+            raise ValueError(_("These requests take more than the {most} ticks that are shown").format(most=MOST_TICKS))
+        scheduler.step()
+    return scheduler.timeline(), scheduler.shared
+
+
+def run_of(state):
+    return run(state["requests"], *(state[name] for name in (
+        "policy", "sharing", "budget", "pool", "max_active", "block_size")))
+
+
+def view(state):
+    """The View of a state: settings, and how many ticks are done."""
+    timeline, shared = run_of(state)
+    done = min(state["ticks"], len(timeline.ticks))
+    ticks = timeline.ticks[:done]
+    chart = tick_chart("figure-scheduler-panel", [(_(POLICIES[state["policy"]]), timeline)], done)
+    table = tick_table("", timeline, done)
+    pictures = (chart,)
+    if ticks:
+        pictures += (block_map("figure-scheduler-blocks", ticks[-1], shared[done - 1], state["block_size"]),)
+    return View(pictures, table.header, table.rows, sentence(ticks, timeline), more=(waits(timeline, done),))
+
+
+def waits(timeline, done):
+    """The table of the requests, as far as the ticks shown have stamped it."""
+    def known(time, arrival=0):
+        return None if time is None or time + arrival > done else time
+
+    rows = tuple((str(served.id), served.arrival, " ".join(str(t) for t in served.output_ticks if t < done) or None,
+                  known(served.ttft, served.arrival), known(served.completion),
+                  known(served.latency, served.arrival)) for served in timeline.requests.values())
+    header = (_("request"), _("arrival"), _("output ticks"), _("TTFT: wait for output 1"), _("completion"), _("latency"))
+    return Table(_("Every request, in ticks"), header, rows)
+
+
+def sentence(ticks, timeline):
+    if not ticks:
+        return _("No tick has run: nothing is computed, and every wait is still open.") + " " + _(CLOCK_RULE)
+    row = ticks[-1]
+    served = ", ".join(f"{key} {cell(entry)}" for key, entry in row.requests.items() if entry.inputs) or _("nobody")
+    words = _("Tick {tick} of {n} serves {served}. {computed} positions computed so far, {reused} reused; blocks: {use} in "
+              "use, {resident} resident, {reserved} reserved; peaks so far {peak} resident and {peak_reserved} reserved.")
+    return words.format(
+        tick=row.tick, n=f"0–{len(timeline.ticks) - 1}", served=served, computed=row.positions_computed,
+        reused=row.positions_reused, use=row.blocks_in_use, resident=row.blocks_resident, reserved=row.blocks_reserved,
+        peak=max(tick.blocks_resident for tick in ticks),
+        peak_reserved=max(tick.blocks_reserved for tick in ticks)) + " " + _(CLOCK_RULE)
+
+
+def to_tick(move):
+    """An action that sets how many ticks are done: move(done, how many there are)."""
+    def change(state):
+        try:
+            last = len(run_of(state)[0].ticks)
+        except ValueError:  # a wrong input is said by the view
+            return state
+        return state | {"ticks": move(min(state["ticks"], last), last)}
+
+    return change
+
+
+POLICIES = {"continuous": N_("continuous"), "static": N_("static waves")}
+CONTROL = Control(
+    "scheduler_panel", N_("The scheduler, tick by tick"),
+    inputs=(
+        Text("requests", N_("Requests"), ABC, unit=N_("(name: arrival prompt outputs shared; …)")),
+        Choice("policy", N_("Policy"), "continuous", POLICIES),
+        Choice("sharing", N_("Shared prefix"), "none", {
+            "none": N_("computed by each"), "prewarmed": N_("computed beforehand"), "dynamic": N_("found when computed")}),
+        Number("budget", N_("Token budget"), 0, 0, 64, unit=N_("positions a tick; 0: no limit")),
+        Number("pool", N_("Pool"), 0, 0, 64, unit=N_("KV blocks; 0: no limit")),
+        Number("max_active", N_("Active at once"), 2, 1, 6, unit=N_("requests")),
+        Number("block_size", N_("Block size"), 4, 1, 16, unit=N_("positions")),
+    ),
+    view=view,
+    actions={
+        "first": (N_("Before tick 0"), to_tick(lambda done, last: 0)),
+        "back": (N_("Tick back"), to_tick(lambda done, last: max(done - 1, 0))),
+        "step": (N_("Next tick"), to_tick(lambda done, last: min(done + 1, last))),
+        "last": (N_("To the end"), to_tick(lambda done, last: ALL)),
+    },
+    hidden={"ticks": ALL},
+)
