@@ -3,6 +3,7 @@
 Answers are learner's code, written here without looking at the checks' own formulas.
 """
 
+import html
 import math
 import re
 from collections import deque
@@ -562,7 +563,7 @@ def test_every_row_of_the_panel_is_the_schedulers_row(state):
             assert text.startswith(entry.state) and (f"({entry.positions}/{entry.blocks})" in text) == active
             assert (f"#{entry.outputs}" in text) == entry.sampled
             assert (f"{entry.start}:{entry.start + entry.inputs}" in text) if entry.inputs else ":" not in text
-        assert CLOCK_RULE in shown.sentence
+        assert shown.note == CLOCK_RULE
         for served, line in zip(run.requests.values(), shown.more[0].rows):
             known = [None if end is None or end > done else end - served.arrival
                      for end in (served.output_ticks and served.output_ticks[0] + 1, served.completion)]
@@ -570,6 +571,7 @@ def test_every_row_of_the_panel_is_the_schedulers_row(state):
 
 
 def test_steps_go_forth_and_back_and_stop_at_both_ends():
+    assert html.escape(CLOCK_RULE) in respond("scheduler_panel", {})["html"]
     state = respond("scheduler_panel", {}, "first")["state"]
     assert state["ticks"] == 0 and "No tick has run" in respond("scheduler_panel", state)["html"]
     seen = []

@@ -87,7 +87,7 @@ class Table:
 class View:
     """What a state looks like: one or more figures, the same as a table, and what to see in a sentence.
 
-    more: further tables, which stand before it.
+    note: a rule that the figures follow.  more: further tables, which stand before the table.
     """
 
     pictures: tuple[Figure, ...]
@@ -95,6 +95,7 @@ class View:
     rows: tuple[tuple, ...]
     sentence: str
     more: tuple[Table, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,9 @@ class Control:
         pictures = "".join(f'<div class="mgpt-picture">{picture.svg()}</div>' for picture in view.pictures)
         title = _("{title}: the same as a table").format(title=_(self.title))
         tables = "".join(table._repr_html_() for table in view.more)
+        note = f'<p class="mgpt-rule">{html.escape(view.note)}</p>' if view.note else ""
         return (f'{pictures}<p class="mgpt-sentence" role="status">{html.escape(view.sentence)}</p>'
-                f"{tables}{_table(title, view.header, view.rows)}")
+                f"{note}{tables}{_table(title, view.header, view.rows)}")
 
     def html(self, state=None):
         """The whole control as static HTML: a form, and the view of `state` (or of the start)."""

@@ -64,7 +64,8 @@ def view(state):
     pictures = (chart,)
     if ticks:
         pictures += (block_map("figure-scheduler-blocks", ticks[-1], shared[done - 1], state["block_size"]),)
-    return View(pictures, table.header, table.rows, sentence(ticks, timeline), more=(waits(timeline, done),))
+    return View(pictures, table.header, table.rows, sentence(ticks, timeline), more=(waits(timeline, done),),
+                note=_(CLOCK_RULE))
 
 
 def waits(timeline, done):
@@ -81,7 +82,7 @@ def waits(timeline, done):
 
 def sentence(ticks, timeline):
     if not ticks:
-        return _("No tick has run: nothing is computed, and every wait is still open.") + " " + _(CLOCK_RULE)
+        return _("No tick has run: nothing is computed, and every wait is still open.")
     row = ticks[-1]
     served = ", ".join(f"{key} {cell(entry)}" for key, entry in row.requests.items() if entry.inputs) or _("nobody")
     words = _("Tick {tick} of {n} serves {served}. {computed} positions computed so far, {reused} reused; blocks: {use} in "
@@ -90,7 +91,7 @@ def sentence(ticks, timeline):
         tick=row.tick, n=f"0–{len(timeline.ticks) - 1}", served=served, computed=row.positions_computed,
         reused=row.positions_reused, use=row.blocks_in_use, resident=row.blocks_resident, reserved=row.blocks_reserved,
         peak=max(tick.blocks_resident for tick in ticks),
-        peak_reserved=max(tick.blocks_reserved for tick in ticks)) + " " + _(CLOCK_RULE)
+        peak_reserved=max(tick.blocks_reserved for tick in ticks))
 
 
 def to_tick(move):
@@ -113,10 +114,10 @@ CONTROL = Control(
         Choice("policy", N_("Policy"), "continuous", POLICIES),
         Choice("sharing", N_("Shared prefix"), "none", {
             "none": N_("computed by each"), "prewarmed": N_("computed beforehand"), "dynamic": N_("found when computed")}),
-        Number("budget", N_("Token budget"), 0, 0, 64, unit=N_("positions a tick; 0: no limit")),
-        Number("pool", N_("Pool"), 0, 0, 64, unit=N_("KV blocks; 0: no limit")),
-        Number("max_active", N_("Active at once"), 2, 1, 6, unit=N_("requests")),
-        Number("block_size", N_("Block size"), 4, 1, 16, unit=N_("positions")),
+        Number("budget", N_("Token budget"), 0, 0, 64, unit=N_("(positions a tick; 0: no limit)")),
+        Number("pool", N_("Pool"), 0, 0, 64, unit=N_("(KV blocks; 0: no limit)")),
+        Number("max_active", N_("Active at once"), 2, 1, 6, unit=N_("(requests)")),
+        Number("block_size", N_("Block size"), 4, 1, 16, unit=N_("(positions)")),
     ),
     view=view,
     actions={

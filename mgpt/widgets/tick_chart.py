@@ -6,7 +6,7 @@ from mgpt.widgets.control import Table
 from mgpt.widgets.svg import Figure
 
 LEFT, RIGHT, TOP, ROW, BAR = 30, 470, 26, 34, 24
-CELL, GAP, LINE = 11, 6, 30
+CELL, GAP, LINE, BLOCKS = 16, 8, 38, 58
 NARROW = 22  # units below which a tick has no room for words
 STATES = {"not arrived": N_("not arrived"), "waiting": N_("waiting"), "prefill": N_("prefill"), "decode": N_("decode"),
           "finished": N_("finished")}
@@ -120,12 +120,12 @@ def block_map(name, row, shared, block_size):
                  max(0, (i + 1) * block_size - max(new, i * block_size)) if entry.inputs else 0, 1)
                 for i in range(entry.blocks) if i not in theirs]))
     lines = [line for line in lines if line[1]]
-    places, y = [], 24
+    places, y = [], 44
     for label, blocks in lines:
-        x, placed = 58, []
+        x, placed = BLOCKS, []
         for block in blocks:
-            if x + block_size * CELL > RIGHT and x > 58:
-                x, y = 58, y + LINE
+            if x + block_size * CELL > RIGHT and x > BLOCKS:
+                x, y = BLOCKS, y + LINE
             placed.append((x, y, block))
             x += block_size * CELL + GAP
         places.append((label, placed))
@@ -133,11 +133,11 @@ def block_map(name, row, shared, block_size):
     data = "; ".join(_("{who}: {blocks}").format(who=label, blocks=", ".join(
         _("{held} of {size} positions, {users} users").format(held=held, size=block_size, users=users)
         for _key, held, _new, users in blocks)) for label, blocks in lines) or _("no block is resident")
-    figure = Figure(name, 480, max(y, 44), _("KV blocks of tick {tick}").format(tick=row.tick), data)
-    if not lines:
-        figure.text(8, 28, _("no block is resident"))
+    title = _("KV blocks in tick {tick}, before its releases").format(tick=row.tick)
+    figure = Figure(name, 480, y - 8, title, data)
+    figure.text(8, 17, title)
     for label, placed in places:
-        figure.text(4, placed[0][1] + 9, label, bold=True, size=12)
+        figure.text(8, placed[0][1] + 12, label, bold=True, size=12)
         for x, top, block in placed:
             _block(figure, x, top, block, block_size)
     return figure
@@ -149,7 +149,7 @@ def _block(figure, x, y, block, block_size):
         if slot < held:
             figure.kv_cell(x + slot * CELL, y, CELL - 1, new=slot >= block_size - new)
         else:
-            figure.text(x + slot * CELL + CELL / 2, y + 9, "·", anchor="middle")
+            figure.text(x + slot * CELL + CELL / 2, y + 12, "·", anchor="middle")
     width = block_size * CELL + 1
     figure.rect(x - 2, y - 2, width + 2, CELL + 3, stroke="currentColor" if users else "quiet", dashed=not users)
-    figure.text(x + width, y - 4, users, anchor="end", size=9)
+    figure.text(x + width, y - 5, users, anchor="end", size=11)
