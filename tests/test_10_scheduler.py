@@ -644,3 +644,12 @@ def test_the_tick_table_names_its_columns_and_pins_tick_1():
     assert table.rows[1] == (1, "decode 8:9 → #2 (9/3)", "prefill 0:8 → #1 (8/2)", "not arrived", 17, 0, 5, 5, 6, 3)
     assert table.header == ("tick", "A", "B", "C", "computed so far", "reused so far", "in use", "resident", "reserved",
                             "wasted slots")
+
+
+def test_a_prefill_after_a_preemption_shows_no_new_output():
+    two = [Request("A", 0, 4, 4), Request("B", 1, 4, 3)]
+    run = simulate(two, max_active=2, block_size=4, reserve="prompt", pool_blocks=3)
+    assert run.requests["B"].output_ticks == [1, 5, 6]
+    assert [row[2] for row in tick_table("", run).rows] == [
+        "not arrived", "prefill 0:4 → #1 (4/1)", "waiting", "waiting", "prefill 0:4 (4/1)", "decode 4:5 → #2 (5/2)",
+        "decode 5:6 → #3 (6/2)"]
