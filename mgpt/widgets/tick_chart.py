@@ -6,7 +6,7 @@ from mgpt.widgets.control import Table
 from mgpt.widgets.svg import Figure
 
 LEFT, RIGHT, TOP, ROW, BAR = 30, 470, 26, 34, 24
-CELL, GAP, LINE, BLOCKS = 16, 8, 38, 58
+CELL, GAP, LINE, BLOCKS = 16, 8, 38, 64
 NARROW = 22  # units below which a tick has no room for words
 STATES = {"not arrived": N_("not arrived"), "waiting": N_("waiting"), "prefill": N_("prefill"), "decode": N_("decode"),
           "finished": N_("finished")}
