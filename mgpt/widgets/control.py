@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mgpt.text import N_, _
-from mgpt.widgets.svg import Figure
+from mgpt.widgets.svg import Figure, style
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Control:
             view = self.view(self.read(state))
         except ValueError as error:
             return f'<p class="mgpt-sentence" role="alert">{html.escape(str(error))}</p>'
-        pictures = "".join(f'<div class="mgpt-picture">{picture.svg()}</div>' for picture in view.pictures)
+        pictures = "".join(f'<div class="mgpt-picture">{picture.svg(styled=False)}</div>' for picture in view.pictures)
         title = _("{title}: the same as a table").format(title=_(self.title))
         tables = "".join(table._repr_html_() for table in view.more)
         note = f'<p class="mgpt-rule">{html.escape(view.note)}</p>' if view.note else ""
@@ -147,7 +147,7 @@ class Control:
             buttons += f'<button type="button" data-{name} disabled>{html.escape(_(label))}</button>'
         return (f'<section class="mgpt-control" data-control="{self.name}" aria-label="{html.escape(_(self.title))}">'
                 f'<form class="mgpt-form">{fields}<div class="mgpt-buttons">{buttons}</div></form>'
-                f'<div class="mgpt-view">{self.view_html(state)}</div></section>')
+                f'{style()}<div class="mgpt-view">{self.view_html(state)}</div></section>')
 
     def _field(self, item, value):
         ident = f"{self.name}-{item.name}"

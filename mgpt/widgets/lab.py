@@ -4,6 +4,7 @@ import ipywidgets
 
 from mgpt.text import _
 from mgpt.widgets.control import Choice, Number
+from mgpt.widgets.svg import style
 
 
 def lab_view(control):
@@ -42,7 +43,7 @@ def panel(control):
                for name, (label, _change) in control.actions.items()]
     buttons.append(button(_("Undo"), lambda: show(past.pop(), remember=False) if past else None))
     buttons.append(button(_("Reset"), lambda: show(control.start())))
-    return ipywidgets.VBox([*boxes.values(), ipywidgets.HBox(buttons), view])
+    return ipywidgets.VBox([*boxes.values(), ipywidgets.HTML(style()), ipywidgets.HBox(buttons), view])
 
 
 def _box(item):

@@ -19,7 +19,7 @@ STYLE = """
 """
 
 
-def _style():
+def style():
     light = " ".join(f"--mgpt-{name}: {pair[0]};" for name, pair in COLOURS.items())
     dark = " ".join(f"--mgpt-{name}: {pair[1]};" for name, pair in COLOURS.items())
     on_dark = 'html[data-theme="dark"] .mgpt-figure, body[data-jp-theme-light="false"] .mgpt-figure'
@@ -63,8 +63,8 @@ class Figure:
             return f"url(#{self.name}-hatch)"
         return f"var(--mgpt-{name})" if name in COLOURS else name
 
-    def svg(self):
-        """The picture as one string of SVG."""
+    def svg(self, styled=True):
+        """The picture as one string of SVG; without its styles where the page has them already."""
         ids = f"{self.name}-title {self.name}-desc"
         hatch = (f'<defs><pattern id="{self.name}-hatch" width="5" height="5" patternUnits="userSpaceOnUse" '
                  'patternTransform="rotate(45)"><line x1="0" y1="0" x2="0" y2="5" stroke="currentColor" '
@@ -73,7 +73,7 @@ class Figure:
                 f'width="{self.width:g}" height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}">'
                 f'<title id="{self.name}-title">{html.escape(self.title)}</title>'
                 f'<desc id="{self.name}-desc">{html.escape(self.description)}</desc>'
-                f"{_style()}{hatch}{''.join(self._marks)}</svg>")
+                f"{style() if styled else ''}{hatch}{''.join(self._marks)}</svg>")
 
     def _repr_html_(self):
         return self.svg()
