@@ -58,7 +58,7 @@ def test_the_indexed_job_grades_everybody_once(tmp_path):
     job = next(kind for kind in map(yaml.safe_load, blocks("yaml")) if kind.get("kind") == "Job")
     [container] = job["spec"]["template"]["spec"]["containers"]
     total = str(job["spec"]["completions"])
-    script = container["args"][0].replace("/work", str(tmp_path)).replace(f"INDEX/{total}", "INDEX/3")
+    script = container["args"][0].replace("/course", str(tmp_path)).replace(f"INDEX/{total}", "INDEX/3")
     script = script.replace("python -m", "$PYTHON -m").replace("landlock,seccomp,rlimits", "rlimits")
     shutil.copytree(CLASS, tmp_path / "submitted")
     for index in range(3):
