@@ -176,7 +176,7 @@ def test_a_notebook_in_the_page_shows_included_code_boxes_and_links_without_myst
         text = chapter.read_text(encoding="utf-8")
         cells = [cell.source for cell in jupytext.reads(text, fmt="md:myst").cells if cell.cell_type == "markdown"]
         shown = "\n".join(plain.plain(cell, chapter, labels, works) for cell in cells)
-        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w.-]+\)=|\bNone\b\]", shown, flags=re.M), chapter
+        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w.-]+\)=|^\$\$ \(|\bNone\b\]", shown, flags=re.M), chapter
         assert shown.count("```python\n") == text.count("{literalinclude}") >= 1
         assert shown.count("> **Trap: ") == text.count(":::{admonition} Trap: ") >= 3
 

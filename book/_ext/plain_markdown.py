@@ -12,6 +12,7 @@ INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$", fl
 BOX = re.compile(r"^:::\{admonition\} ([^\n]+)\n(?::\w+:[^\n]*\n)*(.*?)^:::$", flags=re.M | re.S)
 LINK = re.compile(r"\{(doc|ref|eq|numref|term)\}`([^`<]*?) ?(?:<([^`>]*)>)?`")
 CITED = re.compile(r"\{cite:[tp]\}`([^`]*)`")
+EQUATION = re.compile(r"^\$\$ \([\w.-]+\)$", flags=re.M)  # the name of a formula
 LABEL = re.compile(r"^\(([\w.-]+)\)=(?:\n|\Z)", flags=re.M)
 
 
@@ -69,6 +70,6 @@ def plain(text, page, labels, works):
     def code(found):
         return f"```python\n{source((page.parent / found[1]).resolve(), found[2])}\n```"
 
-    text = BOX.sub(box, LABEL.sub("", text))
+    text = BOX.sub(box, LABEL.sub("", EQUATION.sub("$$", text)))
     text = CITED.sub(lambda found: works.get(found[1], found[1]), LINK.sub(link, text))
     return INCLUDE.sub(code, text)
