@@ -47,7 +47,8 @@ def q1_with_numpy(model, requests, weight_bytes, kv_bytes):
     new, kept = np.array(requests, dtype=np.int64).T
     seen, d, E = kept + new, model["head_dim"], model["width"]
     layer = E * d * 2 * (model["heads"] + model["kv_heads"]) + 3 * E * model["inner"]
-    flops = 2 * (model["layers"] * (new.sum() * layer + 2 * model["heads"] * d * (new @ seen)) + len(requests) * E * model["vocab"])
+    layers, head = new.sum() * layer + 2 * model["heads"] * d * (new @ seen), E * model["vocab"]
+    flops = 2 * (model["layers"] * layers + len(requests) * head)
     weights = weight_bytes * (model["layers"] * (layer + 2 * E) + E * (1 + model["vocab"]))
     kv = 2 * model["layers"] * model["kv_heads"] * d * seen.sum() * kv_bytes
     return {"flops": flops, "bytes_weights": weights, "bytes_kv": kv, "intensity": flops / (weights + kv)}
@@ -56,7 +57,8 @@ def q1_with_numpy(model, requests, weight_bytes, kv_bytes):
 def q1_with_the_engine(model, requests, weight_bytes, kv_bytes):
     """A chunk of n positions behind k kept ones: the prefill of all k + n, less the k rows that are not computed."""
     config = GPTConfig(vocab_size=model["vocab"], max_seq_len=1, n_layer=model["layers"], n_head=model["heads"],
-                       n_kv_head=model["kv_heads"], head_dim=model["head_dim"], n_embd=model["width"], n_inner=model["inner"])
+                       n_kv_head=model["kv_heads"], head_dim=model["head_dim"], n_embd=model["width"],
+                       n_inner=model["inner"])
     head, flops, kv = 2 * model["width"] * model["vocab"], 0, 0
     for new, kept in requests:
         one = decode_cost(config, kept + new, 1, weight_bytes, kv_bytes)
@@ -114,8 +116,10 @@ def q3_by_cases(bandwidth, peak, passes):
 
 
 def q3_with_numpy(bandwidth, peak, passes):
-    times = np.array([[one["flops"] / (peak * 1e12), one["bytes"] / (bandwidth * 1e9)] for one in passes]).reshape(-1, 2)
-    return [{"side": ["compute", "bandwidth"][int(t.argmax())], "ms": t.max() * 1e3, "share": t[0] / t.max()} for t in times]
+    work = np.array([[one["flops"], one["bytes"]] for one in passes], dtype=float).reshape(-1, 2)
+    times = work / [peak * 1e12, bandwidth * 1e9]
+    return [{"side": ["compute", "bandwidth"][int(t.argmax())], "ms": t.max() * 1e3, "share": t[0] / t.max()}
+            for t in times]
 
 
 def q4_by_search(fixed, per_position, kv_position, weights, ridge, context):
@@ -176,13 +180,18 @@ RIGHT = {
 
 
 # ------------------------------------------------------------------ wrong answers: name of the mistake -> code
-def q1_like(matrices=lambda m: m["width"] * m["head_dim"] * 2 * (m["heads"] + m["kv_heads"]) + 3 * m["width"] * m["inner"],
+def q1_matrices(m, projected="kv_heads", inner=3):
+    return m["width"] * m["head_dim"] * 2 * (m["heads"] + m[projected]) + inner * m["width"] * m["inner"]
+
+
+def q1_like(matrices=q1_matrices,
             compare=lambda m, n, k: 2 * m["heads"] * m["head_dim"] * n * (n + k), heads=lambda n: 1, two=2,
             more=lambda m, values: values, kv=lambda m, r: sum(n + k for n, k in r), of=lambda m: 2 * m["kv_heads"],
             width=lambda w, k: k, divide=lambda w, k: w + k):
     def answer(model, requests, weight_bytes, kv_bytes):
         head = model["width"] * model["vocab"]
-        flops = two * sum(model["layers"] * (n * matrices(model) + compare(model, n, k)) + heads(n) * head for n, k in requests)
+        flops = two * sum(model["layers"] * (n * matrices(model) + compare(model, n, k)) + heads(n) * head
+                          for n, k in requests)
         values = model["layers"] * (matrices(model) + 2 * model["width"]) + model["width"] + head
         weights = more(model, values) * weight_bytes
         read = kv(model, requests) * model["layers"] * of(model) * model["head_dim"] * width(weight_bytes, kv_bytes)
@@ -195,10 +204,6 @@ def q1_weights_each(model, requests, weight_bytes, kv_bytes):
     right = q1_matrix_by_matrix(model, requests, weight_bytes, kv_bytes)
     weights = right["bytes_weights"] * len(requests)
     return {**right, "bytes_weights": weights, "intensity": right["flops"] / (weights + right["bytes_kv"])}
-
-
-def q1_two_of_three(m):
-    return m["width"] * m["head_dim"] * 2 * (m["heads"] + m["kv_heads"]) + 2 * m["width"] * m["inner"]
 
 
 def q2_like(overtakes=lambda w, k: w // k + 1, room=lambda w, gib: gib * 2**30 - w, fit=lambda room, k: room // k,
@@ -226,8 +231,9 @@ def q3_like(giga=1e9, tera=1e12, time=max, unit=1000, at_the_ridge="compute", na
     return answer
 
 
-def q4_like(f=lambda fixed, each, n: fixed + each * n, k=lambda kv, n: kv * n, up=lambda a, b: (a + b - 1) // b, nothing=None,
-            last=lambda fixed, loss: (fixed - 1) // loss, always=None, loss=lambda each, kv, ridge: ridge * kv - each):
+def q4_like(f=lambda fixed, each, n: fixed + each * n, k=lambda kv, n: kv * n, up=lambda a, b: (a + b - 1) // b,
+            nothing=None, last=lambda fixed, loss: (fixed - 1) // loss, always=None,
+            loss=lambda each, kv, ridge: ridge * kv - each):
     def answer(fixed, each, kv, weights, ridge, context):
         rest = f(fixed, each, context) - ridge * k(kv, context)
         down = loss(each, kv, ridge)
@@ -244,7 +250,8 @@ def q4_weights_each(fixed, each, kv, weights, ridge, context):
 
 def q4_unchecked_batch(fixed, each, kv, weights, ridge, context):
     rest = fixed + each * context - ridge * kv * context
-    return {**q4_plainly(fixed, each, kv, weights, ridge, context), "batch": rest and math.ceil(Fraction(ridge * weights, rest))}
+    batch = rest and math.ceil(Fraction(ridge * weights, rest))
+    return {**q4_plainly(fixed, each, kv, weights, ridge, context), "batch": batch}
 
 
 def q4_unchecked_context(fixed, each, kv, weights, ridge, context):
@@ -261,7 +268,7 @@ WRONG = {
         "multiply-adds counted once": q1_like(two=1),
         "query heads in the KV bytes": q1_like(of=lambda m: 2 * m["heads"]),
         "KV heads in attention": q1_like(compare=lambda m, n, k: 2 * m["kv_heads"] * m["head_dim"] * n * (n + k)),
-        "K and V as wide as Q": q1_like(lambda m: m["width"] * m["head_dim"] * 4 * m["heads"] + 3 * m["width"] * m["inner"]),
+        "K and V as wide as Q": q1_like(lambda m: q1_matrices(m, "heads")),
         "cached positions not compared": q1_like(compare=lambda m, n, k: 2 * m["heads"] * m["head_dim"] * n * n),
         "own positions not compared": q1_like(compare=lambda m, n, k: 2 * m["heads"] * m["head_dim"] * n * k),
         "masked positions left out": q1_like(
@@ -276,7 +283,7 @@ WRONG = {
         "weights read for each request": q1_weights_each,
         "K or V forgotten": q1_like(of=lambda m: m["kv_heads"]),
         "embedding read": q1_like(more=lambda m, values: values + m["width"] * m["vocab"]),
-        "gate or up forgotten": q1_like(q1_two_of_three),
+        "gate or up forgotten": q1_like(lambda m: q1_matrices(m, inner=2)),
         "norms forgotten": q1_like(more=lambda m, values: values - m["width"] * (2 * m["layers"] + 1)),
         "one width for both": q1_like(width=lambda w, k: w),
         "intensity of the weights alone": q1_like(divide=lambda w, k: w),
@@ -408,7 +415,8 @@ def test_the_rows_are_what_is_counted(state):
     shown = control.view(state)
     expected = [decode_cost(config, state["context"], n, weights, kv) for n in (1, state["batch"])]
     for cost, row in zip(expected, shown.rows[1:]):
-        assert row[1] == many(cost.flops) and row[5] == {"compute": "operations", "bandwidth": "bytes"}[machine.side(cost.intensity)]
+        limit = {"compute": "operations", "bandwidth": "bytes"}[machine.side(cost.intensity)]
+        assert row[1] == many(cost.flops) and row[5] == limit
         assert math.isclose(float(row[4].replace(",", "")), cost.intensity, rel_tol=0.006)
         assert math.isclose(float(row[6].split()[0].replace(",", "")), machine.least_seconds(cost) * 1e3, rel_tol=0.006)
     prefill = prefill_cost(config, state["context"], weights)
@@ -445,7 +453,8 @@ def test_the_models_have_their_published_sizes():
 # ------------------------------------------------------------------ the figures
 def marks(figure):
     """Centres of the marks, x and y."""
-    return [(float(x) + 4, float(y) + 4) for x, y in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="8" height="8"', figure.svg())]
+    found = re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="8" height="8"', figure.svg())
+    return sorted((float(x) + 4, float(y) + 4) for x, y in found)
 
 
 def test_marks_lie_on_the_roof_and_as_far_apart_as_their_logarithms():
@@ -460,7 +469,7 @@ def test_a_roof_is_dashed_and_every_machine_has_its_name():
     figure = roofline("figure-test", [("one", PRESETS["a100"]), ("two", PRESETS["h100"])], [("a", 1.0)])
     assert figure.svg().count("stroke-dasharray") == 4
     assert ">one<" in figure.svg() and ">two<" in figure.svg()
-    assert "ridge" not in figure.description and "153 op/byte" in figure.description and "2.04 TFLOP/s" in figure.description
+    assert "153 op/byte" in figure.description and "a: 1 op/byte, 2.04 TFLOP/s" in figure.description
 
 
 def test_bars_are_as_high_as_the_bytes_of_a_token():
@@ -475,7 +484,8 @@ def test_bars_are_as_high_as_the_bytes_of_a_token():
     assert svg.count('stroke-width="2.2"') == 1 and [w < kv[0] for w in weights] == [False] * 4 + [True] * 4
 
 
-@pytest.mark.parametrize("number, words", [(5, "5"), (1500, "1.5 k"), (16_083_058_688, "16.08 G"), (30_787_376_250_880, "30.79 T")])
+@pytest.mark.parametrize("number, words", [
+    (5, "5"), (1500, "1.5 k"), (16_083_058_688, "16.08 G"), (30_787_376_250_880, "30.79 T")])
 def test_numbers_of_operations_in_words(number, words):
     assert many(number) == words
 

@@ -232,7 +232,7 @@ MUST_SHOW = {
         r"prefill_exponents == \[1\.02, 1\.14, 2\.0\]", r"exponent\(kv, n\)\.round\(9\) == 1", r"meet == 26_624",
         r"second_difference == 2 \* \(4 \* L \* H \* d\)", r"kv\(n\) == 2 \* n \* L \* model\.n_kv_head \* d \* 2",
         r"e2e == trace\.ttft \+ \(trace\.n_tokens - 1\) \* trace\.tpot == 270", r"ttft == trace\.queue_time \+ 120",
-        r'"twice the peak": \[0\.5, 1\.0\], "twice the bandwidth": \[1\.0, 0\.5\]',
+        r"== \[\[0\.5, 1\.0\], \[1\.0, 0\.5\], \[2\.14, 1\.02\], \[1\.0, 0\.51\]\]",
         r"gigabytes == \[16\.08, 8\.58, 2\.95, 2\.15, 1\.54, 1\.13\]", r"overtakes == \{2048: 56, 8192: 14",
         r"last == 768", r'"MHA": \(2\*\*32, 4, 1\), "GQA": \(2\*\*30, 14, 4\), "MQA": \(2\*\*27, 109, 32\)',
         r"== 8 \* \(1 - 0\.75\*\*2\) == 3\.5", r"2 \* router / work < 1e-4",

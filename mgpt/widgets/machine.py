@@ -34,7 +34,7 @@ class Machine:
         return "compute" if intensity >= self.ridge else "bandwidth"
 
     def least_seconds(self, cost):
-        """Time that a pass takes at least: its operations at the peak, or its bytes."""
+        """Time of a pass at least: of its operations, or of its bytes."""
         nbytes = cost.bytes_weights + cost.bytes_kv
         return max(cost.flops / self.peak, nbytes / self.bandwidth)
 
@@ -48,19 +48,20 @@ PRESETS = {
 
 
 def measure():
-    """This machine with one BLAS thread and float64, as a Machine; about a second.
+    """This machine with one BLAS thread and float64, in about a second.
 
-    A child process measures, because a running NumPy no longer changes its number of threads.
+    A child process measures: a running NumPy keeps its number of threads.
     """
     code = "from mgpt.widgets.machine import probe; print(*probe())"
-    child = subprocess.run([sys.executable, "-c", code], env=os.environ | ONE_THREAD,
-                           capture_output=True, text=True, check=True)
+    child = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | ONE_THREAD,
+        capture_output=True, text=True, check=True)
     return Machine(*map(float, child.stdout.split()))
 
 
 def probe(rounds=9):
-    """(bytes a second, operations a second) of a long gemv and a square gemm, by medians."""
-    weights = np.ones((4096, 8192))  # 256 MiB, more than caches hold; zeros might share one page
+    """Bytes a second of a long gemv, operations a second of a gemm; medians."""
+    weights = np.ones((4096, 8192))  # 256 MiB; zeros might share one page
     row, square = np.ones(4096), np.ones((768, 768))
     reading = median_seconds(lambda: row @ weights, rounds)
     multiplying = median_seconds(lambda: square @ square, rounds)

@@ -11,7 +11,7 @@ from mgpt.widgets.control import Choice, Control, Number, View
 from mgpt.widgets.machine import PRESETS, Machine
 from mgpt.widgets.svg import Figure
 
-LEFT, RIGHT, TOP, BASE = 52, 466, 30, 250
+LEFT, RIGHT, TOP, BASE = 52, 456, 40, 256
 # The shape of Llama-3.1-8B, from its config.json; only sizes matter here.
 EIGHT_B = GPTConfig(vocab_size=128_256, max_seq_len=131_072, n_layer=32, n_head=32, n_kv_head=8, head_dim=128,
                     n_embd=4096, n_inner=14_336, tie_embeddings=False)
@@ -20,7 +20,8 @@ MODELS = {
     "mha": (N_("8B, MHA: 32 KV heads"), replace(EIGHT_B, n_kv_head=32)),
     "mqa": (N_("8B, MQA: 1 KV head"), replace(EIGHT_B, n_kv_head=1)),
     "gpt2s": (N_("GPT-2-sized, 12 layers"), GPTConfig(
-        vocab_size=50_257, max_seq_len=1024, n_layer=12, n_head=12, n_kv_head=12, head_dim=64, n_embd=768, n_inner=2048)),
+        vocab_size=50_257, max_seq_len=1024, n_layer=12, n_head=12, n_kv_head=12, head_dim=64, n_embd=768,
+        n_inner=2048)),
     "mg2": (N_("MG-2"), GPTConfig(vocab_size=40, max_seq_len=256, n_layer=2, n_head=4, n_kv_head=2, head_dim=16,
                                   n_embd=64, n_inner=128, tie_embeddings=False)),
 }
@@ -61,20 +62,22 @@ def roofline(name, machines, points):
     for power in range(floor, math.floor(top) + 1):
         figure.line(LEFT - 4, y(10.0**power), LEFT, y(10.0**power))
         figure.text(LEFT - 7, y(10.0**power) + 4, f"{10.0**power / size:g}", anchor="end", size=11)
-    figure.text(8, TOP - 14, unit, size=11)
+    figure.text(8, TOP - 20, unit, size=11)
     figure.text(RIGHT, BASE + 34, _("operations a byte"), anchor="end", size=11)
     for words, machine in machines:
-        left, corner = x(10.0**low), x(machine.ridge)
-        figure.line(left, y(machine.attainable(10.0**low)), corner, y(machine.peak), dashed=True)
+        corner = x(machine.ridge)
+        figure.line(LEFT, y(machine.attainable(10.0**low)), corner, y(machine.peak), dashed=True)
         figure.line(corner, y(machine.peak), RIGHT, y(machine.peak), dashed=True)
         figure.text(RIGHT, y(machine.peak) - 8, words, anchor="end", size=11)
-    for number, (words, intensity) in enumerate(sorted(points, key=lambda point: point[1])):
-        here, height = x(intensity), y(machines[0][1].attainable(intensity))
-        row = BASE - 10 - 17 * number
-        figure.line(here, height, here, BASE, stroke="quiet")
+    middle, points = (LEFT + RIGHT) / 2, sorted(points, key=lambda point: point[1])
+    left = [point for point in points if x(point[1]) <= middle]
+    right = [point for point in points if x(point[1]) > middle]
+    for number, (words, intensity) in enumerate(left + right[::-1]):  # no line crosses a label of its own half
+        here, height, row = x(intensity), y(machines[0][1].attainable(intensity)), BASE - 10 - 17 * number
+        figure.line(here, height, here, row, stroke="quiet")
         figure.rect(here - 4, height - 4, 8, 8, fill="k", stroke="none")
-        end = here > (LEFT + RIGHT) / 2
-        figure.text(here - 5 if end else here + 5, row, words, anchor="end" if end else "start", size=11)
+        end = here > middle
+        figure.text(here - 6 if end else here + 6, row + 3, words, anchor="end" if end else "start", size=11)
     return figure
 
 
@@ -108,7 +111,7 @@ def batch_bytes(name, bars, marked=None):
     figure.line(LEFT, BASE, RIGHT, BASE)
     floor = BASE - height(shares[0][2])
     figure.line(LEFT, floor, RIGHT, floor, dashed=True)
-    figure.text(8, TOP - 14, _("{unit} a token").format(unit=unit), size=11)
+    figure.text(8, TOP - 24, _("{unit} a token").format(unit=unit), size=11)
     figure.text(LEFT - 5, floor + 4, "KV", anchor="end", size=11)
     figure.text(RIGHT, BASE + 34, _("requests in the batch"), anchor="end", size=11)
     return figure
@@ -134,9 +137,8 @@ def rate(speed):
 
 def many(number):
     """A number of operations in words, three digits."""
-    size, prefix = max((pair for pair in ((1, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T"), (1e15, "P"), (1e18, "E"))
-                        if pair[0] <= number))
-    return f"{number / size:.4g} {prefix}".strip()
+    power = max(power for power in range(7) if 1000**power <= number)
+    return f"{number / 1000**power:.4g} {' kMGTPE'[power]}".strip()
 
 
 def machine_of(state):
@@ -159,28 +161,31 @@ def view(state):
     passes = [(_("prefill of {n}").format(n=context), prefill, context), (_("decode, 1 request"), alone, 1)]
     if batch > 1:
         passes.append((_("decode, {n} requests").format(n=batch), together, batch))
-    rows = tuple((words, many(cost.flops), format_bytes(cost.bytes_weights, si=True), format_bytes(cost.bytes_kv, si=True),
-                  three(cost.intensity), _(SIDES[machine.side(cost.intensity)]),
+    rows = tuple((words, many(cost.flops), format_bytes(cost.bytes_weights, si=True),
+                  format_bytes(cost.bytes_kv, si=True), three(cost.intensity), _(SIDES[machine.side(cost.intensity)]),
                   f"{three(machine.least_seconds(cost) * 1e3)} ms",
                   format_bytes(round((cost.bytes_weights + cost.bytes_kv) / tokens), si=True))
                  for words, cost, tokens in passes)
-    header = (_("pass"), _("operations"), _("weights read"), "KV", _("operations a byte"), _("limit"), _("time at least"),
-              _("bytes a token"))
+    header = (_("pass"), _("operations"), _("weights read"), "KV", _("operations a byte"), _("limit"),
+              _("time at least"), _("bytes a token"))
     named = f"{machine.bandwidth / 1e9:g} GB/s, {rate(machine.peak)}"
-    pictures = (roofline("figure-roofline", [(named, machine)], [(words, cost.intensity) for words, cost, _n in passes]),
+    points = [(words, cost.intensity) for words, cost, _n in passes]
+    pictures = (roofline("figure-roofline", [(named, machine)], points),
                 batch_bytes("figure-roofline-batch", batches(config, context, 128, (batch,), weights, kv), batch))
     return View(pictures, header, rows, sentence(machine, together, alone, batch),
-                note=_("Rule: the time is the larger of operations / peak and bytes / bandwidth, a bound and no forecast."))
+                note=_("Rule: the time is the larger of operations / peak and bytes / bandwidth, a bound and no "
+                       "forecast."))
 
 
 def sentence(machine, together, alone, batch):
     side, ceiling = machine.side(together.intensity), alone.flops / alone.bytes_kv
+    least = three(machine.least_seconds(together) * 1e3)
     first = {
         "compute": _("The decode pass does {intensity} operations a byte, and the ridge is at {ridge}: the operations "
                      "decide, and it takes at least {ms} ms."),
         "bandwidth": _("The decode pass does {intensity} operations a byte, and the ridge is at {ridge}: the bytes "
                        "decide, and it takes at least {ms} ms."),
-    }[side].format(intensity=three(together.intensity), ridge=three(machine.ridge), ms=three(machine.least_seconds(together) * 1e3))
+    }[side].format(intensity=three(together.intensity), ridge=three(machine.ridge), ms=least)
     overtakes = together.bytes_weights // alone.bytes_kv + 1
     second = _("KV bytes overtake the weights at a batch of {n}.").format(n=overtakes)
     third = "" if side == "compute" or ceiling > machine.ridge else " " + _(
@@ -197,7 +202,7 @@ CONTROL = Control(
         Number("peak", N_("Peak of my machine"), 53.0, 0.1, 10_000_000, step=0.1, unit="GFLOP/s"),
         Choice("weights", N_("Stored weight"), "2", VALUES),
         Choice("kv", N_("Stored KV value"), "2", VALUES),
-        Number("context", N_("Positions"), 2048, 1, 1_000_000),
+        Number("context", N_("Positions"), 8192, 1, 1_000_000),
         Number("batch", N_("Requests in the batch"), 32, 1, 100_000),
     ),
     view=view,

@@ -7,8 +7,8 @@ from mgpt.text import N_
 # ---------------------------------------------------------------- 1: one pass over unequal requests
 def pass_cost(model, requests, weight_bytes, kv_bytes, *, adds=2, kv_heads_read="kv_heads", heads_compared="heads",
               projected="kv_heads", columns=lambda new, kept: new * (kept + new), held=lambda new, kept: kept + new,
-              heads_on=lambda new: 1, compared=2, weight_reads=lambda requests: 1, planes=2, embedding=0, inner=3, norms=True,
-              over=lambda weights, kv: weights + kv):
+              heads_on=lambda new: 1, compared=2, weight_reads=lambda requests: 1, planes=2, embedding=0, inner=3,
+              norms=True, over=lambda weights, kv: weights + kv):
     """The right dict, or one with one thing counted otherwise.
 
     columns: pairs of positions in attention; held: positions of K and V; heads_on: positions with logits.
@@ -50,7 +50,8 @@ Q1 = Question(
     cases=(
         Case((EIGHT_B, [[1, 2047]], 2, 2), {"flops": 16_083_058_688, "bytes_weights": 15_009_849_344,
                                             "bytes_kv": 268_435_456, "intensity": 16_083_058_688 / 15_278_284_800}),
-        Case((SMALL, [[3, 0]], 8, 8), {"flops": 9376, "bytes_weights": 11_712, "bytes_kv": 768, "intensity": 9376 / 12_480}),
+        Case((SMALL, [[3, 0]], 8, 8), {"flops": 9376, "bytes_weights": 11_712, "bytes_kv": 768,
+                                       "intensity": 9376 / 12_480}),
         Case((SMALL, [[1, 9], [4, 6], [2, 0]], 1, 2),
              {"flops": 26_208, "bytes_weights": 1464, "bytes_kv": 1408, "intensity": 26_208 / 2872}),
     ),
@@ -68,9 +69,11 @@ Q1 = Question(
         Mistake("own positions not compared", counted(columns=lambda new, kept: new * kept),
                 N_("a new position is compared with the new ones as well: kept + new columns")),
         Mistake("masked positions left out", counted(columns=lambda new, kept: new * kept + new * (new + 1) // 2),
-                N_("that leaves out what the mask hides; here attention is counted over all positions, masked ones too")),
+                N_("that leaves out what the mask hides; here attention is counted over all positions, masked ones "
+                   "too")),
         Mistake("half of the whole", counted(compared=1),
-                N_("the attention is halved: the mask hides nothing of the kept positions, and here masked ones count too")),
+                N_("the attention is halved: the mask hides nothing of the kept positions, and here masked ones "
+                   "count too")),
         Mistake("new positions not in the KV", counted(held=lambda new, kept: kept),
                 N_("the new positions are in the cache when the pass is done: kept + new")),
         Mistake("kept positions not in the KV", counted(held=lambda new, kept: new),
@@ -81,7 +84,8 @@ Q1 = Question(
                 N_("each request has K and V of its own: their positions add up")),
         Mistake("head on every position", counted(heads_on=lambda new: new),
                 N_("the head is computed for the last position of each request only")),
-        Mistake("head forgotten", no_head, N_("the head is missing: width · vocab for the last position of each request")),
+        Mistake("head forgotten", no_head, N_("the head is missing: width · vocab for the last position of each "
+                                              "request")),
         Mistake("weights read for each request", counted(weight_reads=len),
                 N_("the weights are read once for the whole pass; that is what a batch is for")),
         Mistake("K or V forgotten", counted(planes=1), N_("K and V are both read: a factor 2 in the KV bytes")),
@@ -97,12 +101,12 @@ Q1 = Question(
                 N_("the intensity divides by all bytes that are read, KV included")),
     ),
     hints=(
-        N_("Take one request with n new positions that ends with s in its cache. Which operations go with n, which with n · s, and "
-           "which happen once?"),
-        N_("A layer's matrices: width·(heads + 2·kv_heads)·d, heads·d·width, 3·width·inner. Attention: 2·heads·d·s multiply-adds for "
-           "each new position and layer."),
-        N_("flops = 2 · Σ (new · layers · (matrices + 2·heads·d·(kept + new)) + width·vocab); weights = layers · (matrices + 2·width) "
-           "+ width + width·vocab; KV values = 2 · Σ (kept + new) · layers · kv_heads · d."),
+        N_("Take one request with n new positions that ends with s in its cache. Which operations go with n, which "
+           "with n · s, and which happen once?"),
+        N_("A layer's matrices: width·(heads + 2·kv_heads)·d, heads·d·width, 3·width·inner. Attention: 2·heads·d·s "
+           "multiply-adds for each new position and layer."),
+        N_("flops = 2 · Σ (new · layers · (matrices + 2·heads·d·(kept + new)) + width·vocab); weights = layers · "
+           "(matrices + 2·width) + width + width·vocab; KV values = 2 · Σ (kept + new) · layers · kv_heads · d."),
     ),
     stands_for=("mgpt.cost.prefill_cost", "mgpt.cost.decode_cost", "mgpt.cost.weight_count"),
 )
@@ -133,11 +137,14 @@ def draw_batching(rng):
 Q2 = Question(
     "08_cost.q2", "batching", points=4, whole=True, reference=batching, draw=draw_batching, fresh=10,
     cases=(
-        Case((15_009_849_344, 131_072, 8192, 80), {"overtakes": 14, "fits": 66, "bytes_a_token": 15_009_849_344 / 66 + 2**30,
-                                                   "gain": 16_083_591_168 / (15_009_849_344 / 66 + 2**30)}),
-        Case((4_096_000_000, 100_000, 4096, 16), {"overtakes": 11, "fits": 31, "bytes_a_token": 4_096_000_000 / 31 + 409_600_000,
-                                                  "gain": 4_505_600_000 / (4_096_000_000 / 31 + 409_600_000)}),
-        Case((2**32, 2**16, 2**12, 24), {"overtakes": 17, "fits": 80, "bytes_a_token": 322_122_547.2, "gain": 2**28 * 17 / 322_122_547.2}),
+        Case((15_009_849_344, 131_072, 8192, 80), {
+            "overtakes": 14, "fits": 66, "bytes_a_token": 15_009_849_344 / 66 + 2**30,
+            "gain": 16_083_591_168 / (15_009_849_344 / 66 + 2**30)}),
+        Case((4_096_000_000, 100_000, 4096, 16), {
+            "overtakes": 11, "fits": 31, "bytes_a_token": 4_096_000_000 / 31 + 409_600_000,
+            "gain": 4_505_600_000 / (4_096_000_000 / 31 + 409_600_000)}),
+        Case((2**32, 2**16, 2**12, 24), {
+            "overtakes": 17, "fits": 80, "bytes_a_token": 322_122_547.2, "gain": 2**28 * 17 / 322_122_547.2}),
     ),
     mistakes=(
         Mistake("equal counted as more", ruled(overtakes=lambda w, k: -(-w // k)),
@@ -148,15 +155,18 @@ Q2 = Question(
                 N_("each request reads K and V of its whole context, not of one position")),
         Mistake("GB for GiB", ruled(gib=10**9), N_("the memory is in GiB, 2**30 bytes each; 10**9 is a GB")),
         Mistake("weights not in the memory", ruled(held=0), N_("the weights take their part of the memory first")),
-        Mistake("rounded up", ruled(whole_up=1), N_("the last request does not fit whole: the number that fits is rounded down")),
-        Mistake("one fewer fits", ruled(whole_up=-1), N_("as many fit as the quotient has whole parts: none is kept back")),
+        Mistake("rounded up", ruled(whole_up=1), N_("the last request does not fit whole: the number that fits is "
+                                                    "rounded down")),
+        Mistake("one fewer fits", ruled(whole_up=-1), N_("as many fit as the quotient has whole parts: none is kept "
+                                                         "back")),
         Mistake("the whole pass", ruled(share=lambda w, k, n: w + n * k, gain=lambda w, k, n, a: (w + k) * n / a),
                 N_("that is what the whole pass reads; a token has its part of it")),
         Mistake("KV shared too", ruled(share=lambda w, k, n: (w + k) / n),
                 N_("the batch shares the weights; K and V are each request's own, and do not become less")),
         Mistake("nothing shared", ruled(share=lambda w, k, n: w + k),
                 N_("the weights are read once for the batch: a token has 1 / batch of them")),
-        Mistake("weights alone", ruled(share=lambda w, k, n: w / n), N_("each token also reads the KV of its own request")),
+        Mistake("weights alone", ruled(share=lambda w, k, n: w / n),
+                N_("each token also reads the KV of its own request")),
         Mistake("gain by the number of requests", ruled(gain=lambda w, k, n, a: float(n)),
                 N_("a batch of n does not save a factor n: the KV of each request stays")),
         Mistake("gain upside down", ruled(gain=lambda w, k, n, a: a / (w + k)),
@@ -167,9 +177,12 @@ Q2 = Question(
                 N_("that is the limit that no batch reaches; the gain asked for is that of the batch that fits")),
     ),
     hints=(
-        N_("Let k be the KV bytes of one request. What does a pass with B requests read, and which part of it belongs to one token?"),
-        N_("A pass: W + B·k. A token: W/B + k. KV overtakes when B·k > W, and B requests fit when W + B·k is at most the memory."),
-        N_("overtakes = W // k + 1; fits = (memory · 2**30 − W) // k; bytes_a_token = W/fits + k; gain = (W + k) / bytes_a_token."),
+        N_("Let k be the KV bytes of one request. What does a pass with B requests read, and which part of it "
+           "belongs to one token?"),
+        N_("A pass: W + B·k. A token: W/B + k. KV overtakes when B·k > W, and B requests fit when W + B·k is at most "
+           "the memory."),
+        N_("overtakes = W // k + 1; fits = (memory · 2**30 − W) // k; bytes_a_token = W/fits + k; gain = (W + k) / "
+           "bytes_a_token."),
     ),
     stands_for=("mgpt.cost.decode_cost",),
 )
@@ -226,17 +239,20 @@ Q3 = Question(
     mistakes=(
         Mistake("both times added", roofed(least=lambda c, r: c + r),
                 N_("the bound lets both go on at once: the longer of the two times, not their sum")),
-        Mistake("the shorter time", roofed(least=min), N_("a pass has to do both: the longer of the two times decides")),
+        Mistake("the shorter time", roofed(least=min), N_("a pass has to do both: the longer of the two times "
+                                                          "decides")),
         Mistake("operations alone", roofed(least=lambda c, r: c, share=lambda c, r: 1.0),
                 N_("that is the time of the operations; a pass also waits for its bytes")),
-        Mistake("bytes alone", roofed(least=lambda c, r: r), N_("that is the time of the bytes; on the other side the operations decide")),
+        Mistake("bytes alone", roofed(least=lambda c, r: r),
+                N_("that is the time of the bytes; on the other side the operations decide")),
         Mistake("sides exchanged", roofed(side=lambda c, r: c < r),
                 N_("above the ridge the operations take longer, and the pass is on the compute side")),
         Mistake("the ridge on the bandwidth side", roofed(side=lambda c, r: c > r),
                 N_("a pass that lies exactly at the ridge counts as compute")),
         Mistake("always compute", roofed(side=lambda c, r: True),
                 N_("a pass of few operations for each byte is on the bandwidth side")),
-        Mistake("above the roof", roofed(share=lambda c, r: c / r), N_("no pass gets more than the peak: the share is at most 1")),
+        Mistake("above the roof", roofed(share=lambda c, r: c / r),
+                N_("no pass gets more than the peak: the share is at most 1")),
         Mistake("share of the bandwidth", roofed(share=lambda c, r: min(1.0, r / c)),
                 N_("that is the share of the bandwidth; the share of the peak is intensity over ridge, at most 1")),
         Mistake("GiB for GB", roofed(giga=2**30), N_("bandwidth is in GB/s, powers of ten: 10**9 bytes a second")),
@@ -246,7 +262,8 @@ Q3 = Question(
     ),
     hints=(
         N_("Work out two times for each pass: one as if only operations counted, one as if only bytes did."),
-        N_("The longer one is the bound, and says the side. The share of the peak is the time of the operations in that bound."),
+        N_("The longer one is the bound, and says the side. The share of the peak is the time of the operations in "
+           "that bound."),
         N_("computing = flops / (peak · 10**12); reading = bytes / (bandwidth · 10**9); ms = 1000 · max of both; "
            "share = computing / max of both."),
     ),
@@ -254,8 +271,9 @@ Q3 = Question(
 
 
 # ---------------------------------------------------------------- 4: does a batch reach the ridge?
-def reach(fixed, per_position, kv_position, weights, ridge, context, *, at=None, kv_at=None, rounding=lambda a, b: -(-a // b),
-          none=None, limit=lambda fixed, loss: (fixed - 1) // loss, endless=None, kept=lambda p: p, adds=1, own=False):
+def reach(fixed, per_position, kv_position, weights, ridge, context, *, at=None, kv_at=None,
+          rounding=lambda a, b: -(-a // b), none=None, limit=lambda fixed, loss: (fixed - 1) // loss,
+          endless=None, kept=lambda p: p, adds=1, own=False):
     """The right dict, or one by another rule.
 
     at, kv_at: the context that the operations, or the KV, are taken at; own: weights read for each request.
@@ -317,7 +335,8 @@ Q4 = Question(
     mistakes=(
         Mistake("KV forgotten", reached(kv_at=0),
                 N_("each request also brings its KV bytes: the pass reads weights + batch · KV")),
-        Mistake("KV of one position", reached(kv_at=1), N_("a request reads K and V of its whole context, not of one position")),
+        Mistake("KV of one position", reached(kv_at=1), N_("a request reads K and V of its whole context, not of one "
+                                                           "position")),
         Mistake("attention's operations forgotten", reached(at=0),
                 N_("a request also does flops_per_position operations for each position of its context")),
         Mistake("weights for each request", reached(own=True),
@@ -333,19 +352,22 @@ Q4 = Question(
                 N_("that is the batch with more KV than weights; the ridge is about operations a byte")),
         Mistake("multiply-adds", reached(adds=2), N_("the operations are given as operations: no further factor 2")),
         Mistake("the equal context counted", reached(limit=lambda fixed, loss: fixed // loss),
-                N_("where the operations only just equal ridge · KV, the weights remain: the ridge is approached and never reached")),
+                N_("where the operations only just equal ridge · KV, the weights remain: the ridge is approached and "
+                   "never reached")),
         Mistake("attention left out of the last context", reached(kept=lambda p: 0),
-                N_("the operations grow with the context too: compare flops_per_position with ridge · kv_per_position")),
+                N_("the operations grow with the context too: compare flops_per_position with ridge · "
+                   "kv_per_position")),
         Mistake("a last context below zero", whatever_the_loss,
                 N_("where a position's operations pay for its KV at the ridge, every context has a batch: None")),
-        Mistake("0 for every context", reached(endless=0), N_("where every context has a batch, last_context is None, not 0")),
+        Mistake("0 for every context", reached(endless=0),
+                N_("where every context has a batch, last_context is None, not 0")),
     ),
     hints=(
         N_("Write the intensity of a pass with B requests as a fraction. What happens to it when B grows without end?"),
         N_("B · flops ≥ ridge · (weights + B · KV). Bring what has B to one side. When can no B fulfil it?"),
-        N_("surplus = flops − ridge · KV of one request. batch = ceil(ridge · weights / surplus) if surplus > 0, else None. "
-           "As a function of the context the surplus falls by ridge · kv_per_position − flops_per_position a position: find its last "
-           "positive value."),
+        N_("surplus = flops − ridge · KV of one request. batch = ceil(ridge · weights / surplus) if surplus > 0, "
+           "else None. As a function of the context the surplus falls by ridge · kv_per_position − flops_per_position "
+           "a position: find its last positive value."),
     ),
     stands_for=("mgpt.cost.decode_cost",),
 )
@@ -353,7 +375,8 @@ Q4 = Question(
 # ---------------------------------------------------------------- 5: a gain that stays away
 Q5_WHY = choice(
     "08_cost.q5_why", "q5_why", "c",
-    {"a": N_("at 8,192 positions no batch of this model is compute-bound on such a machine: its KV alone allows 18 operations a byte"),
+    {"a": N_("at 8,192 positions no batch of this model gets far from the bandwidth side: its KV alone allows 18 "
+             "operations a byte"),
      "b": N_("the weights are read once for the whole batch, and those bytes did become half"),
      "d": N_("turning codes into numbers takes operations and no bytes from memory; the counts here hold without it")},
     hints=(N_("Split the bytes of a pass into two parts. Which part did the change touch?"),
