@@ -393,7 +393,7 @@ def view(**state):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-@pytest.mark.parametrize("steps", ["", "A+6 B+5 A+3 B=0 C+9", "A+1 B+16 A=0 C+7 B=3 C+2", "A+48", "B+4 B=4 B=3 B+1 C+4 C=0"])
+@pytest.mark.parametrize("steps", ["", "A+3 B+6 A+6 B=0 C+9", "A+1 B+16 A=0 C+7 B=3 C+2", "A+48", "B+4 B=4 B=3 B+1 C+4 C=0"])
 def test_every_entry_of_the_tables_is_the_caches_own(size, steps):
     """And so is every position: keys written with a number of their own are found where the table says."""
     pool = BlockPool(48 // size, size)

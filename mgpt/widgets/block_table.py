@@ -14,9 +14,9 @@ from mgpt.widgets.svg import Figure
 
 NAMES = ("A", "B", "C")
 MOST_STEPS, MOST_SLOTS = 60, 48
-START = "A+6 B+5 A+3 B=0 C+9"  # a step: a request, then + positions appended, or = positions kept
+START = "A+3 B+6 A+6 B=0 C+9"  # a step: a request, then + positions appended, or = positions kept
 STEP = re.compile(r"([ABC])([+=])(\d{1,3})")
-CELL, GAP, LEFT, RIGHT, LINE, NARROWEST = 15, 8, 30, 474, 48, 34
+CELL, GAP, LEFT, WIDTH, LINE, NARROWEST = 15, 8, 30, 390, 48, 34
 SHAPE = GPTConfig(vocab_size=2, max_seq_len=MOST_SLOTS, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=2, n_inner=2)
 
 
@@ -116,22 +116,24 @@ def block_table(name, caches, pool, new=None):
     """
     size, new = pool.block_size, new or {}
     owner = {block_id: (key, index) for key, cache in caches.items() for index, block_id in enumerate(cache.block_table)}
-    places, y = [], 28  # (words, y, bold) or (block id, x, y, footer)
+    places, y = [], 40  # (letter, y) or (block id, x, y, footer)
     for key, cache in caches.items():
         places.append((key, y + 12))
-        y = _row(places, [(block_id, None) for block_id in cache.block_table], y, size)
-    pool_at = y
+        y = y + 28 if not cache.block_table else _row(places, [(block_id, None) for block_id in cache.block_table], y, size)
+    pool_at = y + 2
     y = _row(places, [(i, f"{owner[i][0]} {owner[i][1]}" if i in owner else _("free")) for i in range(pool.num_blocks)],
-             y + 22, size)
+             y + 28, size)
     data = "; ".join(_("{who}: {n} positions in physical blocks {blocks}").format(
         who=key, n=cache.seq_len, blocks=", ".join(map(str, cache.block_table)) or _("none"))
         for key, cache in caches.items())
-    figure = Figure(name, 480, y - 16, _("Logical blocks of each request, and the physical pool"), data)
+    figure = Figure(name, WIDTH, y - 16, _("Logical blocks of each request, and the physical pool"), data)
     figure.text(4, 12, _("in logical order"), size=12)
-    figure.text(4, pool_at + 4, _("the pool in physical order (id left, users right)"), size=12)
+    figure.text(4, pool_at, _("the pool in physical order (id left, users right)"), size=12)
     for place in places:
         if len(place) == 2:
             figure.text(8, place[1], place[0], bold=True)
+            if not caches[place[0]].block_table:
+                figure.text(LEFT, place[1], _("no block"), size=11)
             continue
         block_id, x, top, footer = place
         key, index = owner.get(block_id, (None, 0))
@@ -150,7 +152,7 @@ def _row(places, blocks, y, size):
     """Place blocks (id, footer) from left to right, as many lines as needed; the y below them."""
     x = LEFT
     for block_id, footer in blocks:
-        if x + size * CELL > RIGHT:
+        if x + size * CELL > WIDTH - 4:
             x, y = LEFT, y + LINE
         places.append((block_id, x, y, footer))
         x += max(size * CELL, NARROWEST if size < 2 else 0) + GAP
@@ -175,7 +177,7 @@ def memory_lines(name, lines, slots):
     lines: [(label, [(letter, first slot, slots taken, slots filled)])].  Filled: K and V; a dot: taken and empty; no
     frame: free.
     """
-    width = (RIGHT - 6) / slots
+    width = 468 / slots
     data = "; ".join(_("{label}: {pieces}").format(label=label, pieces=", ".join(
         _("{who} takes {n} slots from {start} and fills {held}").format(who=who, n=n, start=start, held=held)
         for who, start, n, held in pieces)) for label, pieces in lines)

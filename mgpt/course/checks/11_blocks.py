@@ -65,13 +65,13 @@ def draw_steps(rng):
     return num_blocks, size, steps
 
 
-FIGURE = [["A", "append", 6], ["B", "append", 5], ["A", "append", 3], ["B", "keep", 0], ["C", "append", 9]]
+FIGURE = [["A", "append", 3], ["B", "append", 6], ["A", "append", 6], ["B", "keep", 0], ["C", "append", 9]]
 EDGES = [["A", "append", 4], ["A", "append", 1], ["B", "append", 9], ["B", "append", 3], ["A", "keep", 4],
          ["B", "keep", 5], ["A", "append", 2], ["B", "append", 1]]
 Q1 = Question(
     "11_blocks.q1", "serve", points=5, reference=live, draw=draw_steps, fresh=24, whole=True,
     cases=(
-        Case((6, 4, FIGURE), {"tables": {"A": [0, 1, 4], "C": [5, 3, 2]}, "free": [], "refused": []}),
+        Case((6, 4, FIGURE), {"tables": {"A": [0, 3, 4], "C": [5, 2, 1]}, "free": [], "refused": []}),
         Case((3, 8, FIGURE), {"tables": {"A": [0, 2]}, "free": [1], "refused": [4]}),
         Case((6, 4, EDGES), {"tables": {"A": [0, 5], "B": [2, 3]}, "free": [1, 4], "refused": []}),
         Case((4, 2, [["A", "append", 3], ["B", "append", 5], ["B", "append", 4], ["A", "append", 1], ["A", "keep", 2]]),
@@ -372,7 +372,7 @@ def faults(leaked=(), stale=(), twice=(), doubled=(), misfit=()):
 Q4 = Question(
     "11_blocks.q4", "audit", points=4, reference=found, draw=draw_faults, fresh=20, whole=True,
     cases=(
-        Case((6, 4, {"A": [0, 1, 4], "C": [5, 3, 2]}, {"A": 9, "C": 9}, []), faults()),
+        Case((6, 4, {"A": [0, 3, 4], "C": [5, 2, 1]}, {"A": 9, "C": 9}, []), faults()),
         Case((8, 4, {"A": [0, 1, 2, 3]}, {"A": 13}, []), faults(leaked=[4, 5, 6, 7])),
         Case((6, 4, {"A": [0, 1], "B": [1, 5]}, {"A": 8, "B": 8}, [2, 3, 4, 3]), faults(twice=[1], doubled=[3])),
         Case((6, 4, {"A": [4, 2], "B": [3], "C": [0]}, {"A": 4, "B": 4, "C": 5}, [2, 5]),
