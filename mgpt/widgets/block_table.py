@@ -16,7 +16,7 @@ NAMES = ("A", "B", "C")
 MOST_STEPS, MOST_SLOTS = 60, 48
 START = "A+3 B+6 A+6 B=0 C+9"  # a step: a request, then + positions appended, or = positions kept
 STEP = re.compile(r"([ABC])([+=])(\d{1,3})")
-CELL, GAP, LEFT, WIDTH, LINE, NARROWEST = 15, 8, 30, 390, 48, 34
+CELL, GAP, LEFT, WIDTH, LINE, NARROWEST = 14, 6, 24, 400, 48, 34
 SHAPE = GPTConfig(vocab_size=2, max_seq_len=MOST_SLOTS, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=2, n_inner=2)
 
 
@@ -119,7 +119,7 @@ def block_table(name, caches, pool, new=None):
     places, y = [], 40  # (letter, y) or (block id, x, y, footer)
     for key, cache in caches.items():
         places.append((key, y + 12))
-        y = y + 28 if not cache.block_table else _row(places, [(block_id, None) for block_id in cache.block_table], y, size)
+        y = y + 32 if not cache.block_table else _row(places, [(block_id, None) for block_id in cache.block_table], y, size)
     pool_at = y + 2
     y = _row(places, [(i, f"{owner[i][0]} {owner[i][1]}" if i in owner else _("free")) for i in range(pool.num_blocks)],
              y + 28, size)
@@ -131,7 +131,7 @@ def block_table(name, caches, pool, new=None):
     figure.text(4, pool_at, _("the pool in physical order (id left, users right)"), size=12)
     for place in places:
         if len(place) == 2:
-            figure.text(8, place[1], place[0], bold=True)
+            figure.text(6, place[1], place[0], bold=True)
             if not caches[place[0]].block_table:
                 figure.text(LEFT, place[1], _("no block"), size=11)
             continue
