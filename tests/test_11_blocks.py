@@ -33,7 +33,7 @@ def q1_engine(num_blocks, block_size, steps):
     pool, caches, refused = BlockPool(num_blocks, block_size), {}, []
     for number, (name, action, n) in enumerate(steps):
         cache = caches.setdefault(name, PagedKVCache(shape(2), pool))
-        if action == "keep":
+        if action == "=":
             cache.truncate(n)
             continue
         try:
@@ -49,7 +49,7 @@ def q1_position_by_position(num_blocks, block_size, steps):
     free, rows, refused = deque(range(num_blocks)), {}, []  # rows: a request's (block, slot) of each position
     for number, (name, action, n) in enumerate(steps):
         row = rows.setdefault(name, [])
-        if action == "append":
+        if action == "+":
             empty = -len(row) % block_size
             if math.ceil(max(0, n - empty) / block_size) > len(free):
                 refused.append(number)
@@ -70,7 +70,7 @@ def q1_slices(num_blocks, block_size, steps):
     free, state, refused = tuple(range(num_blocks)), {}, []
     for number, (name, action, n) in enumerate(steps):
         blocks, held = state.get(name, ((), 0))
-        held = held + n if action == "append" else n
+        held = held + n if action == "+" else n
         more = math.ceil(held / block_size) - len(blocks)
         if more > len(free):
             refused.append(number)
@@ -82,7 +82,7 @@ def q1_slices(num_blocks, block_size, steps):
 
 
 def positions_of(r):
-    return r["prompt"] + r["outputs"] - 1
+    return r[0] + r[1] - 1
 
 
 def q2_plain(requests, block_size, position_bytes, gib):
@@ -204,7 +204,7 @@ def q1_like(blocks=lambda n, size: math.ceil(n / size), stay=lambda n, size: mat
         free, tables, held, refused = list(range(num_blocks)), {}, {}, []
         for i, (name, action, n) in enumerate(steps):
             tables.setdefault(name, []), held.setdefault(name, 0)
-            if action == "append":
+            if action == "+":
                 before = math.ceil(held[name] / block_size) * block_size if fresh else held[name]
                 need = max(0, blocks(before + n, block_size) - len(tables[name]))
                 refused += [i] * (need > len(free))
@@ -313,8 +313,8 @@ WRONG = {
         "drop for keep": q1_like(drop=True),
     },
     "q2": {
-        "the last output counted": q2_like(lambda r: r["prompt"] + r["outputs"]),
-        "the prompt alone": q2_like(lambda r: r["prompt"]),
+        "the last output counted": q2_like(lambda r: r[0] + r[1]),
+        "the prompt alone": q2_like(lambda r: r[0]),
         "blocks cut off": q2_like(blocks=lambda ns, size: sum(n // size for n in ns)),
         "rounded once": q2_like(blocks=lambda ns, size: math.ceil(sum(ns) / size)),
         "GB for GiB": q2_like(fit=lambda n, ns, size, each, gib: gib * 10**9 // (size * each)),

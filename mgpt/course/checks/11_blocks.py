@@ -25,7 +25,7 @@ def live(num_blocks, block_size, steps, need=whole, keep=whole, ahead=lambda hel
     free, tables, lengths, refused = list(range(num_blocks)), {}, {}, []
     for number, (name, action, n) in enumerate(steps):
         table, held = tables.setdefault(name, []), lengths.get(name, 0)
-        if action == "append":
+        if action == "+":
             end = ahead(held, n, block_size)
             missing = max(need(end, block_size) - len(table), 0)
             fits = missing <= len(free)
@@ -53,29 +53,31 @@ def draw_steps(rng):
     for _ in range(rng.randrange(8, 15)):
         name = rng.choice("ABCD"[: rng.randrange(2, 5)])
         if held.get(name) and rng.random() < 0.4:
-            step = [name, "keep", rng.choice([0, 0, rng.randrange(held[name] + 1)])]
+            step = [name, "=", rng.choice([0, 0, rng.randrange(held[name] + 1)])]
         else:
-            step = [name, "append", rng.choice([1, 1, rng.randrange(1, 3 * size), size])]
+            step = [name, "+", rng.choice([1, 1, rng.randrange(1, 3 * size), size])]
         before = len(live(num_blocks, size, steps)["refused"])
         steps.append(step)
-        if step[1] == "keep":
+        if step[1] == "=":
             held[name] = step[2]
         elif len(live(num_blocks, size, steps)["refused"]) == before:
             held[name] = held.get(name, 0) + step[2]
     return num_blocks, size, steps
 
 
-FIGURE = [["A", "append", 3], ["B", "append", 6], ["A", "append", 6], ["B", "keep", 0], ["C", "append", 9]]
-EDGES = [["A", "append", 4], ["A", "append", 1], ["B", "append", 9], ["B", "append", 3], ["A", "keep", 4],
-         ["B", "keep", 5], ["A", "append", 2], ["B", "append", 1]]
+def steps(text):
+    """[["A", "+", 6], …] from "A+6 …"."""
+    return [[step[0], step[1], int(step[2:])] for step in text.split()]
+
+
 Q1 = Question(
     "11_blocks.q1", "serve", points=5, reference=live, draw=draw_steps, fresh=24, whole=True,
     cases=(
-        Case((6, 4, FIGURE), {"tables": {"A": [0, 3, 4], "C": [5, 2, 1]}, "free": [], "refused": []}),
-        Case((3, 8, FIGURE), {"tables": {"A": [0, 2]}, "free": [1], "refused": [4]}),
-        Case((6, 4, EDGES), {"tables": {"A": [0, 5], "B": [2, 3]}, "free": [1, 4], "refused": []}),
-        Case((4, 2, [["A", "append", 3], ["B", "append", 5], ["B", "append", 4], ["A", "append", 1], ["A", "keep", 2]]),
-             {"tables": {"A": [0], "B": [2, 3]}, "free": [1], "refused": [1]}),
+        Case((6, 4, steps("A+3 B+6 A+6 B=0 C+9")), {"tables": {"A": [0, 3, 4], "C": [5, 2, 1]}, "free": [], "refused": []}),
+        Case((3, 8, steps("A+3 B+6 A+6 B=0 C+9")), {"tables": {"A": [0, 2]}, "free": [1], "refused": [4]}),
+        Case((6, 4, steps("A+4 B+9 A+1 B=5 A=4")), {"tables": {"A": [0], "B": [1, 2]}, "free": [5, 3, 4], "refused": []}),
+        Case((5, 2, steps("A+3 B+2 A+1 A=1 B+3")), {"tables": {"A": [0], "B": [2, 3, 4]}, "free": [1], "refused": []}),
+        Case((4, 2, steps("A+3 B+5 B+4 A+1 A=2")), {"tables": {"A": [0], "B": [2, 3]}, "free": [1], "refused": [1]}),
     ),
     mistakes=(
         Mistake("blocks cut off", lambda *a: live(*a, need=lambda n, size: n // size, keep=lambda n, size: n // size),
@@ -110,14 +112,14 @@ Q1 = Question(
         Mistake("refusals not listed", lambda *a: live(*a, silent=True),
                 N_("the steps that were refused have to be listed by their index")),
         Mistake("drop for keep", lambda *a: live(*a, drop=True),
-                N_("\"keep\" n says how many positions stay, not how many go")),
+                N_("\"=\" n says how many positions stay, not how many go")),
     ),
     hints=(
         N_("Which three things change from step to step? For an append: how many blocks will the request have after it, and how "
            "many has it?"),
         N_("Keep free (a list), tables and lengths. missing = ceil((held + n)/block_size) − len(table); compare it with len(free) "
            "before you take any."),
-        N_("append: if missing > len(free), note the index; else take that many with free.pop(0) and add n. keep: while len(table) "
+        N_("\"+\": if missing > len(free), note the index; else take that many with free.pop(0) and add n. \"=\": while len(table) "
            "> ceil(n/block_size): free.append(table.pop()); length = n."),
     ),
     stands_for=("mgpt.blocks.BlockPool", "mgpt.blocks.PagedKVCache"),
@@ -128,7 +130,7 @@ Q1 = Question(
 GIB = 2**30
 
 
-def counts(requests, block_size, position_bytes, gib, held=lambda r: r["prompt"] + r["outputs"] - 1, up=True, pooled=False,
+def counts(requests, block_size, position_bytes, gib, held=lambda r: r[0] + r[1] - 1, up=True, pooled=False,
            unit=GIB, fit=None, size=None, empty=None):
     """The account, or what a changed rule gives: held(request) positions; up: whole blocks; pooled: rounded once."""
     positions = [held(request) for request in requests]
@@ -143,26 +145,21 @@ def counts(requests, block_size, position_bytes, gib, held=lambda r: r["prompt"]
 
 
 def draw_requests(rng):
-    requests = [{"prompt": rng.randrange(1, 60), "outputs": rng.choice([1, 1, rng.randrange(1, 40)])}
-                for _ in range(rng.randrange(2, 6))]
+    requests = [[rng.randrange(1, 60), rng.choice([1, 1, rng.randrange(1, 40)])] for _ in range(rng.randrange(2, 6))]
     return requests, rng.choice([3, 4, 8, 16, 24]), 1024 * rng.choice([48, 96, 160, 320]), rng.randrange(1, 40)
-
-
-def asked(*rows):
-    return [{"prompt": p, "outputs": g} for p, g in rows]
 
 
 Q2 = Question(
     "11_blocks.q2", "account", points=3, reference=counts, draw=draw_requests, fresh=14, whole=True,
     cases=(
-        Case((asked((8, 4), (8, 3), (4, 2)), 4, 131072, 8), {"blocks": 8, "waste": 6, "bytes": 4194304, "fit": 16384}),
-        Case((asked((8, 1), (7, 3), (1, 1)), 4, 65536, 1), {"blocks": 6, "waste": 6, "bytes": 1572864, "fit": 4096}),
-        Case((asked((30, 9), (16, 1), (5, 30)), 16, 196608, 2), {"blocks": 7, "waste": 24, "bytes": 22020096, "fit": 682}),
+        Case(([[8, 4], [8, 3], [4, 2]], 4, 131072, 8), {"blocks": 8, "waste": 6, "bytes": 4194304, "fit": 16384}),
+        Case(([[8, 1], [7, 3], [1, 1]], 4, 65536, 1), {"blocks": 6, "waste": 6, "bytes": 1572864, "fit": 4096}),
+        Case(([[30, 9], [16, 1], [5, 30]], 16, 196608, 2), {"blocks": 7, "waste": 24, "bytes": 22020096, "fit": 682}),
     ),
     mistakes=(
-        Mistake("the last output counted", lambda *a: counts(*a, held=lambda r: r["prompt"] + r["outputs"]),
+        Mistake("the last output counted", lambda *a: counts(*a, held=lambda r: r[0] + r[1]),
                 N_("the last output has been chosen and not processed: P + G − 1 positions")),
-        Mistake("the prompt alone", lambda *a: counts(*a, held=lambda r: r["prompt"]),
+        Mistake("the prompt alone", lambda *a: counts(*a, held=lambda r: r[0]),
                 N_("outputs that were processed stand in the cache, too")),
         Mistake("blocks cut off", lambda *a: counts(*a, up=False),
                 N_("a block that is begun is a whole block: round up")),
@@ -255,17 +252,16 @@ def draw_pool(rng):
     return q, k_pool, rows(5), table, length
 
 
-K_POOL = [[[1.0, 0.0], [0.0, 2.0]], [[9.0, 9.0], [9.0, 9.0]], [[2.0, 1.0], [7.0, 7.0]], [[3.0, -1.0], [1.0, 1.0]]]
-V_POOL = [[[1.0, 2.0], [3.0, 0.0]], [[5.0, 5.0], [5.0, 5.0]], [[0.0, 4.0], [8.0, 8.0]], [[2.0, 2.0], [6.0, 1.0]]]
-LARGE = [[[500.0, 0.0], [0.0, 400.0]], [[900.0, 0.0], [898.0, 1.0]]]
+K_POOL, LARGE = [[[1, 0], [0, 2]], [[3, -1], [1, 1]]], [[[500, 0], [0, 400]], [[900, 0], [898, 1]]]
+V_POOL = [[[1, 2], [3, 0]], [[2, 2], [6, 1]]]
 Q3 = Question(
     "11_blocks.q3", "attend", points=5, reference=ledger, draw=draw_pool, fresh=24,
-    cases=tuple(Case(args, ledger(*args)) for args in (
-        ([1.0, 2.0], K_POOL, V_POOL, [3, 0, 2], 5),
-        ([2.0, 1.0], K_POOL, V_POOL, [3, 0], 4),
-        ([2.0, 1.0], K_POOL, V_POOL, [2, 0], 3),
-        ([2.0, 2.0], LARGE, V_POOL[:2], [0, 1], 4),
-        ([0.5, -1.0], K_POOL, V_POOL, [2], 1),
+    cases=tuple(Case(args, {key: [round(x, 10) for x in row] for key, row in ledger(*args).items()}) for args in (
+        ([1, 2], K_POOL, V_POOL, [1, 0], 3),
+        ([1, 2], K_POOL, V_POOL, [1, 0], 4),
+        ([2, 1], K_POOL, V_POOL, [1, 0], 4),
+        ([2, 2], LARGE, V_POOL, [0, 1], 4),
+        ([1, -1], K_POOL, V_POOL, [1], 1),
     )),
     mistakes=(
         Mistake("empty slots attended", lambda *a: ledger(*a, tail=True),
