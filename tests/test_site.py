@@ -242,7 +242,18 @@ MUST_SHOW = {
         r"factors == \[1\.87, 1\.33, 1\.10, 1\.05\]", r"gains == \[1\.87, 1\.18, 1\.10\]"],
     # 09
     # 10
-    # 11
+    "11_blocks": [
+        r"reserved\.capacity_nbytes == 256 \* 1024", r"first_fit\(pieces\.values\(\), 12, memory\) is None",
+        r'caches\["E"\]\.block_table == \(1, 0, 7\)', r"== \(8, 32, 6\)", r"c\.block_table == \(5, 2, 1\)",
+        r"stored\[:, :, block, slot\], keys_of_c\[:, :, p\]", r"\(block, slot\) == \(1, 0\)",
+        r"\(4, 1\), \(5, 2\), \(6, 2\), \(7, 2\), \(8, 2\), \(9, 3\)", r"waste_tokens <= block_size - 1",
+        r"pool\.num_free == 8 and \(cache\.seq_len, cache\.block_table\) == \(0, \(\)\)", r"\(9, 3, 5\), \(8, 2, 6\)",
+        r"\(1\.5, 16\), \(1\.875, 8\), \(2, 10\)", r"\[0, 0\.25, 1\]", r"ledger\[2\] / ledger\[1\] - 5\) <= 1e-12",
+        r"np\.isnan\(naive\) and np\.isnan\(of_first_block\)", r"off <= 1e-12 \* np\.abs\(expected\)",
+        r"run\.tokens == plain\.tokens", r"np\.abs\(x - y\)\.max\(\) <= 1e-12", r"\[0, 148, 748, 3180, 13100\]",
+        r"\(cut_off, pooled\) == \(4, 5\)", r"one_too_many == 3", r"off_by\(8, sorted\) < 1e-12 and off_by\(9, sorted\) > 1e-3",
+        r"users == \[1, 0, 0\]", r"found == \[4, 5, 6, 7\] and pool\.num_in_use == 4", r"read, theirs\[:, :, :4\]",
+        r"== \(7\.04, 11\)", r"wrong == \[4\.706, 11\.6\]", r"right == \[1, 2, 3, 4, 8, 12\]", r"== \(4096, 3814, 4512\)"],
     # 12
     # 13
     # 14
