@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import parselinenos
 
-INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$", flags=re.M)
+INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n(?::lines: (\S+)\n)?(?::dedent: \d+\n)?```$", flags=re.M)
 BOX = re.compile(r"^:::\{admonition\} ([^\n]+)\n(?::\w+:[^\n]*\n)*(.*?)^:::$", flags=re.M | re.S)
 LINK = re.compile(r"\{(doc|ref|eq|numref|term)\}`([^`<]*?) ?(?:<([^`>]*)>)?`")
 CITED = re.compile(r"\{cite:[tp]\}`([^`]*)`")
@@ -16,11 +17,16 @@ EQUATION = re.compile(r"^\$\$ \([\w.-]+\)$", flags=re.M)  # the name of a formul
 LABEL = re.compile(r"^\(([\w.-]+)\)=(?:\n|\Z)", flags=re.M)
 
 
-def source(path, name):
-    """Lines of a function, class or method of a file, as `literalinclude` finds them.  KeyError if it has none."""
+def source(path, name, chosen=None):
+    """Lines of a function, class or method of a file, as `literalinclude` finds them.  KeyError if it has none.
+
+    chosen: its `:lines:`, such as "1,10-"; None is all.
+    """
     analyzer = ModuleAnalyzer.for_file(path, "")
     _kind, first, last = analyzer.find_tags()[name]
     lines = analyzer.code.splitlines()[first - 1 : last]
+    if chosen:
+        lines = [lines[i] for i in parselinenos(chosen, len(lines))]
     margin = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[margin:] for line in lines).rstrip()
 
@@ -68,7 +74,7 @@ def plain(text, page, labels, works):
         return "\n".join(f"> {line}".rstrip() for line in [f"**{found[1]}**", "", *found[2].strip().splitlines()])
 
     def code(found):
-        return f"```python\n{source((page.parent / found[1]).resolve(), found[2])}\n```"
+        return f"```python\n{source((page.parent / found[1]).resolve(), found[2], found[3])}\n```"
 
     text = BOX.sub(box, LABEL.sub("", EQUATION.sub("$$", text)))
     text = CITED.sub(lambda found: works.get(found[1], found[1]), LINK.sub(link, text))
