@@ -18,7 +18,7 @@ class QuantizedPagedKVCache(PagedKVCache):
     """A PagedKVCache whose slots hold packed symmetric codes of `bits` (8 or 4) and a scale for each vector.
 
     A vector's scale is chosen from that vector alone (absmax) and stands in the slot beside its codes.  So a
-    block means the same to every sequence whose table names it, and a copy of its bytes is a copy of its values.
+    block means the same to every sequence whose table names it, and a copy of its bytes copies its values.
     No dequantized row is kept: each pass restores all rows that it reads.
     prefix_cache: as in PagedKVCache; its model_key has to name the format.  ValueError when the pool's
     resident blocks hold another one.
@@ -30,7 +30,7 @@ class QuantizedPagedKVCache(PagedKVCache):
         super().__init__(config, pool, np.uint8, prefix_cache=prefix_cache)
 
     def append(self, layer, k, v):
-        """Write the records of k, v (K, T, D) behind the positions held; return scale · code of all rows (K, S, D).
+        """Write the records of k, v (K, T, D) behind the positions held; return what all stand for (K, S, D).
 
         Errors, with nothing written: as PagedKVCache's, and ValueError for NaN, infinity, or a vector whose
         scale float32 cannot hold.
