@@ -27,6 +27,7 @@ class QuantizedPagedKVCache(PagedKVCache):
     def __init__(self, config, pool, bits=8, *, prefix_cache=None):
         self._bits = one_of("bits", integer("bits", bits), (8, 4))
         self._codes_nbytes = -(-config.head_dim * self._bits // 8)
+        self._record_nbytes = self._codes_nbytes + SCALE_BYTES
         super().__init__(config, pool, np.uint8, prefix_cache=prefix_cache)
 
     def append(self, layer, k, v):
@@ -46,15 +47,16 @@ class QuantizedPagedKVCache(PagedKVCache):
         return tuple(self._decode(pages) for pages in super().pages(layer))
 
     def _stored_vector(self, config, dtype):
-        return np.dtype(dtype), self._codes_nbytes + SCALE_BYTES
+        return np.dtype(dtype), self._record_nbytes
 
     def _encode(self, rows):
         """Rows (..., D) as records (..., R)."""
         if not rows.size:
-            return np.zeros((*rows.shape[:-1], self._codes_nbytes + SCALE_BYTES), np.uint8)
-        groups = quantize_groups(rows, rows.shape[-1], self._bits)  # codes (..., D), scales (..., 1)
-        codes = pack_int4(groups.codes) if self._bits == 4 else groups.codes.view(np.uint8)
-        return np.concatenate([codes, np.ascontiguousarray(groups.scales).view(np.uint8)], axis=-1)
+            return np.zeros((*rows.shape[:-1], self._record_nbytes), np.uint8)
+        groups = quantize_groups(rows, rows.shape[-1], self._bits)
+        codes, scales = groups.codes, np.ascontiguousarray(groups.scales)  # (..., 1)
+        packed = pack_int4(codes) if self._bits == 4 else codes.view(np.uint8)
+        return np.concatenate([packed, scales.view(np.uint8)], axis=-1)
 
     def _decode(self, records):
         """What records (..., R) stand for, (..., D) in float64; a slot never written stands for zeros."""

@@ -11,7 +11,8 @@ INKS = ("k", "time", "quiet")
 
 def error_chart(name, panels, low=0.01, high=100):
     """A Figure.  panels: {title: {words: [(length, error)]}}; both axes logarithmic, the errors from low to high."""
-    width = (476 - LEFT - GAP * (len(panels) - 1)) / len(panels)
+    width = (468 - LEFT - GAP * (len(panels) - 1)) / len(panels)
+    inks = dict(zip(dict.fromkeys(words for series in panels.values() for words in series), INKS))
     data = "; ".join(f"{title}, {words}: " + " ".join(f"{n} {error:.2g}" for n, error in points)
                      for title, series in panels.items() for words, points in series.items())
     figure = Figure(name, 480, TOP + HEIGHT + 40, _("Largest error of a position's logits against its context"), data)
@@ -34,7 +35,8 @@ def error_chart(name, panels, low=0.01, high=100):
         for n in [2**power for power in range(20) if first <= 2**power <= last]:
             figure.line(x(n), TOP + HEIGHT, x(n), TOP + HEIGHT + 4)
             figure.text(x(n), TOP + HEIGHT + 16, n, anchor="middle", size=11)
-        for ink, (words, points) in zip(INKS, series.items()):
+        for words, points in series.items():
+            ink = inks[words]
             places = [(x(n), y(error)) for n, error in points]
             for start, end in zip(places, places[1:]):
                 figure.line(*start, *end, stroke=ink, width=1.8)
@@ -60,8 +62,8 @@ def error_by_position(name, errors, positions_shown):
                     stroke="currentColor" if index == worst else "none", thick=index == worst)
     level = base - (base - TOP) * mean / top
     figure.line(LEFT, level, 470, level, dashed=True)
-    figure.text(470, level - 4, _("mean {mean:.3f}").format(mean=mean), anchor="end", size=11)
-    figure.text(LEFT, TOP - 20, _("largest {top:.3f}, at position {at}").format(top=shown[worst], at=worst), size=12)
+    figure.text(LEFT, TOP - 20, _("largest {top:.3f}, at position {at}; mean, dashed, {mean:.3f}").format(
+        top=shown[worst], at=worst, mean=mean), size=12)
     for index in range(0, len(shown), max(1, 10 * round(len(shown) / 50))):
         figure.text(LEFT + (index + 0.5) * step, base + 15, index, anchor="middle", size=11)
     figure.text(LEFT - 4, TOP + 4, f"{top:.2g}", anchor="end", size=11)

@@ -1,6 +1,6 @@
 """The control of chapter 14: how a cache is stored, against its bytes and its error at every position.
 
-A question's logits are computed once a format and kept; the number of positions only says how many of them are looked at.
+A prompt's logits are computed once a format and kept; the number of positions says how many of them are looked at.
 """
 
 import functools
@@ -20,15 +20,16 @@ from mgpt.widgets.svg import Figure
 
 FORMATS = {  # key -> (label, short mark, bits of K and V, what shares a scale)
     "f16": (N_("float16"), "f16", None, None),
-    "8-vector": (N_("int8, a scale a vector"), "8", 8, "vector"),
-    "8-channel": (N_("int8, a scale a channel"), "8c", 8, "channel"),
-    "8-head": (N_("int8, a scale a head"), "8h", 8, "head"),
-    "84": (N_("K int8, V int4, a scale a vector"), "8/4", (8, 4), "vector"),
-    "48": (N_("K int4, V int8, a scale a vector"), "4/8", (4, 8), "vector"),
-    "4-vector": (N_("int4, a scale a vector"), "4", 4, "vector"),
-    "4-channel": (N_("int4, a scale a channel"), "4c", 4, "channel"),
-    "4-head": (N_("int4, a scale a head"), "4h", 4, "head"),
+    "8-vector": (N_("int8 per vector"), "8", 8, "vector"),
+    "8-channel": (N_("int8 per channel"), "8c", 8, "channel"),
+    "8-head": (N_("int8 per head"), "8h", 8, "head"),
+    "84": (N_("K int8, V int4 per vector"), "8/4", (8, 4), "vector"),
+    "48": (N_("K int4, V int8 per vector"), "4/8", (4, 8), "vector"),
+    "4-vector": (N_("int4 per vector"), "4", 4, "vector"),
+    "4-channel": (N_("int4 per channel"), "4c", 4, "channel"),
+    "4-head": (N_("int4 per head"), "4h", 4, "head"),
 }
+MARKED_LEFT = ("84", "8-head", "4-head")  # their marks would hide others
 LONGEST = 102
 
 
@@ -96,29 +97,29 @@ def view(state):
         nbytes, worst = nbytes_of(key, n), max(errors)
         rows.append((_(label), f"{nbytes:,}", f"{nbytes / n:.0f}", f"{sum(errors) / n:.3f}", f"{worst:.3f}",
                      errors.index(worst), changed))
-        points.append((mark, nbytes / n, worst, key == chosen))
+        points.append((mark, nbytes / n, worst, key == chosen, key in MARKED_LEFT))
     errors, changed = measured(number, chosen, n)
     header = (_("cache"), _("bytes"), _("bytes a position"), _("mean error"), _("largest error"), _("at position"),
               _("changed choices"))
-    words = _("{label}: {nbytes:,} bytes for {n} positions, scales included, where float64 takes {plain:,}. The error of a "
-              "position's logits is {mean:.3f} in the mean and {worst:.3f} at position {at}; {changed} of {n} greedy "
+    words = _("{label}: {nbytes:,} bytes for {n} positions, scales included, where float64 takes {plain:,}. The error of "
+              "a position's logits is {mean:.3f} in the mean and {worst:.3f} at position {at}; {changed} of {n} greedy "
               "choices change.")
     worst = max(errors)
     sentence = words.format(label=_(FORMATS[chosen][0]), nbytes=nbytes_of(chosen, n), n=n, plain=nbytes_of(None, n),
                             mean=sum(errors) / n, worst=worst, at=errors.index(worst), changed=changed)
     pictures = (bytes_and_error("figure-kv-bits", points), error_by_position("figure-kv-bits-positions", errors, n))
     return View(pictures, header, tuple(rows), sentence,
-                note=_("Error: the largest |difference| of a logit from float64's, same tokens. Per channel and per head, the "
-                       "scales come from the calibration split and are counted."))
+                note=_("Error: the largest |difference| of a logit from float64's, same tokens. Per channel and per head, "
+                       "the scales come from the calibration split and are counted."))
 
 
 def bytes_and_error(name, points):
-    """A Figure.  points: [(mark, bytes a position, largest error, chosen)]; both axes logarithmic."""
+    """A Figure.  points: [(mark, bytes a position, largest error, chosen, mark to the left)]; logarithmic axes."""
     left, right, top, base = 48, 460, 30, 180
-    low, high = 10.0 ** math.floor(math.log10(min(max(e, 1e-6) for _m, _b, e, _c in points))), 100.0
-    least, most = min(b for _m, b, _e, _c in points) * 0.85, max(b for _m, b, _e, _c in points) * 1.15
+    low, high = 10.0 ** math.floor(math.log10(min(max(e, 1e-6) for _m, _b, e, *_rest in points))), 100.0
+    least, most = min(b for _m, b, *_rest in points) * 0.85, max(b for _m, b, *_rest in points) * 1.15
     figure = Figure(name, 480, base + 40, _("Bytes a position against the largest error"), "; ".join(
-        f"{mark}: {b:.0f}, {error:.3f}" for mark, b, error, _c in points))
+        f"{mark}: {b:.0f}, {error:.3f}" for mark, b, error, *_rest in points))
 
     def x(b):
         return left + (right - left) * math.log(b / least) / math.log(most / least)
@@ -135,10 +136,11 @@ def bytes_and_error(name, points):
             figure.line(x(b), base, x(b), base + 4)
             figure.text(x(b), base + 17, b, anchor="middle", size=11)
     figure.line(left, base, right, base)
-    for mark, b, error, chosen in points:
+    for mark, b, error, chosen, to_left in points:
         size = 11 if chosen else 7
         figure.rect(x(b) - size / 2, y(error) - size / 2, size, size, fill="k" if chosen else "none", thick=chosen)
-        figure.text(x(b) + 9, y(error) - 5, mark, size=11, bold=chosen)
+        figure.text(x(b) + (-9 if to_left else 9), y(error) + 4, mark, size=11, bold=chosen,
+                    anchor="end" if to_left else "start")
     figure.text(right, base + 34, _("bytes a position"), anchor="end", size=11)
     return figure
 

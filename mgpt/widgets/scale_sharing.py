@@ -9,13 +9,13 @@ CELL, GAP, LEFT, TOP = 9, 18, 26, 40
 
 
 def scale_sharing(name, rows, panels):
-    """A Figure.  rows (S, D): one head's K or V; panels: [(words, positions, channels)], the size of what shares a scale.
+    """A Figure.  rows (S, D): a head's K or V; panels: [(words, positions, channels)], the size of a scale's share.
 
-    Positions run to the right, channels downwards; the side of a square is the size of its value.  A last frame may be
-    short.
+    Positions run to the right, channels downwards; the area of a square is the size of its value.  A last frame may
+    be short.
     """
     n_positions, n_channels = rows.shape
-    sizes = np.abs(rows) / np.abs(rows).max()
+    sizes = np.sqrt(np.abs(rows) / np.abs(rows).max())
     width, height = n_positions * CELL, n_channels * CELL
     peaks = np.abs(rows).max(axis=0)
     figure = Figure(name, LEFT + len(panels) * (width + GAP) - GAP + 2, TOP + height + 24,
