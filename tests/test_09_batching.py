@@ -235,8 +235,13 @@ def both(real, q, k):
     return real[q] == real[k] == 1
 
 
+def rule(real, q, k, first):
+    return both(real, q, k) and k <= q
+
+
 def q3_like(place, best=lambda xs: xs.index(max(xs))):
-    return lambda logits, real: [best(rows[place(row, real)]) if 1 in row else None for rows, row in zip(logits, real)]
+    return lambda logits, real: [best(rows[place(row, real)]) if 1 in row else None
+                                 for rows, row in zip(logits, real)]
 
 
 def last_one(row, real=None):
@@ -371,10 +376,10 @@ WRONG = {
         "later keys seen": q2_like(lambda real, q, k, first: both(real, q, k)),
         "not at itself": q2_like(lambda real, q, k, first: both(real, q, k) and k < q),
         "causal from 0": q2_like(lambda real, q, k, first: both(real, q, k) and k + first <= q),
-        "new keys alone": q2_like(lambda real, q, k, first: both(real, q, k) and k <= q, columns=range),
+        "new keys alone": q2_like(rule, columns=range),
         "kept keys alone": q2_like(lambda real, q, k, first: both(real, q, k) and k < first),
-        "the first slots": q2_like(lambda real, q, k, first: both(real, q, k) and k <= q, lines=lambda n_new, n: range(n_new)),
-        "a line for every slot": q2_like(lambda real, q, k, first: both(real, q, k) and k <= q, lines=lambda n_new, n: range(n)),
+        "the first slots": q2_like(rule, lines=lambda n_new, n: range(n_new)),
+        "a line for every slot": q2_like(rule, lines=lambda n_new, n: range(n)),
         "hidden marked": q2_like(lambda real, q, k, first: k > q or not both(real, q, k)),
         "turned around": q2_like(lambda real, q, k, first: both(real, q, k) and q <= k),
         "True and False": lambda real, n_new: [[x == 1 for x in line] for line in q2_loops(real, n_new)],
@@ -407,7 +412,8 @@ WRONG = {
         "all decode slots": q4_after(lambda right, chosen, limits, stop: {"idle": (right["passes"] - 1) * len(limits)}),
         "outputs for slots": q4_after(lambda right, chosen, limits, stop: {
             "idle": (right["passes"] - 1) * len(limits) - sum(len(row) for row in right["outputs"])}),
-        "idle by the limits": q4_after(lambda right, chosen, limits, stop: {"idle": max(limits) * len(limits) - sum(limits)}),
+        "idle by the limits": q4_after(lambda right, chosen, limits, stop: {
+            "idle": max(limits) * len(limits) - sum(limits)}),
     },
     "q5": {
         "order of arrival": q5_like(order=list),
@@ -469,7 +475,8 @@ def test_a_real_query_looks_where_the_engine_lets_it_look(lengths, side):
         mask = looks(grown, n_new)
         hidden = _unseen(grown.shape[1] - n_new, n_new, grown, (len(lengths), n_new))
         queries = grown[:, -n_new:]
-        assert np.array_equal(mask[queries], np.broadcast_to(~hidden, mask.shape)[queries]) and not mask[~queries].any()
+        assert np.array_equal(mask[queries], np.broadcast_to(~hidden, mask.shape)[queries])
+        assert not mask[~queries].any()
         assert np.array_equal((mask.sum(axis=-1) - 1)[queries], positions_of(grown)[:, -n_new:][queries])
         for row, line in zip(grown, mask):
             assert np.array_equal(line, q2_loops(row.astype(int), n_new))
@@ -495,6 +502,13 @@ def test_unequal_rows_with_unequal_ends_get_what_each_gets_alone(lengths, side):
         for text, limit, mine, logits in zip(texts, limits, tokens, rows):
             alone = generate_cached(PARAMS, CONFIG, text, limit, stop_ids=stops)
             assert mine == alone.tokens and deviation(logits, alone.logits) <= 1e-12
+
+
+def test_a_finished_row_stays_where_it_is_in_the_context():
+    """60 of 64 positions and 2 outputs beside a request that goes on: no position of the first one grows any more."""
+    texts, limits = texts_of([60, 2]), [2, 30]
+    tokens, _rows = generate_padded(PARAMS, CONFIG, texts, limits, "left")
+    assert tokens == [generate_cached(PARAMS, CONFIG, text, n).tokens for text, n in zip(texts, limits)]
 
 
 def test_the_question_about_buckets_has_the_chapters_plan():
@@ -528,7 +542,8 @@ def test_every_pass_of_the_control_is_one_that_the_engine_computes_right(layout,
     for number in range(max(outputs)):
         now = pass_of(lengths, outputs, layout, number)
         assert now.first_new == cache.seq_len
-        ids = np.array([[whole[o][at] if o >= 0 else 0 for o, at in zip(*pair)] for pair in zip(now.owner, now.positions)])
+        ids = np.array([[whole[who][at] if who >= 0 else 0 for who, at in zip(owners, positions)]
+                        for owners, positions in zip(now.owner, now.positions)])
         new = slice(now.first_new, None)
         arrays = [ids[:, new], now.positions[:, new], now.mask]
         ids, positions, mask = [a[0] for a in arrays] if batch is None else arrays
@@ -567,8 +582,8 @@ def test_steps_go_forth_and_back_and_stop_at_both_ends():
 
 @pytest.mark.parametrize("state, words", [
     ({"lengths": ""}, "Prompts: 1 to 4 whole numbers from 1 to 9"), ({"lengths": "5 0 1"}, "from 1 to 9"),
-    ({"lengths": "5 3 2 1 1"}, "1 to 4"), ({"lengths": "5 3"}, "each of the 2 prompts"), ({"outputs": "6 1 1"}, "from 1 to 5"),
-    ({"lengths": "9 9 9"}, "at most 24 tokens"), ({"outputs": "a b c"}, "Outputs")])
+    ({"lengths": "5 3 2 1 1"}, "1 to 4"), ({"lengths": "5 3"}, "each of the 2 prompts"),
+    ({"outputs": "6 1 1"}, "from 1 to 5"), ({"lengths": "9 9 9"}, "at most 24 tokens"), ({"outputs": "a b c"}, "Outputs")])
 def test_what_cannot_be_read_is_said(state, words):
     page = respond("padding_masks", state)["html"]
     assert 'role="alert"' in page and words in page

@@ -112,13 +112,13 @@ def sentence(now):
     places = ", ".join(f"{NAMES[i]} {slot - now.first_new}" for i, slot in now.read.items())
     at = ", ".join(f"{NAMES[i]} {now.position_read(i)}" for i in now.read)
     kind = _("Prefill") if now.number == 0 else _("Decode pass {n}").format(n=now.number)
-    return _("{kind}: {slots} slots, of which {waste} padding, for {real} tokens. Read the logits of these slots, counted from 0 in "
-             "this pass: {places}. Their positions: {at}.").format(
+    return _("{kind}: {slots} slots, of which {waste} padding, for {real} tokens. Read the logits of these slots, "
+             "counted from 0 in this pass: {places}. Their positions: {at}.").format(
         kind=kind, slots=slots, real=real, waste=slots - real, places=places, at=at)
 
 
 def cells(now, width, name="figure-padding-masks"):
-    """A Figure of all slots, kept and new, with the position of each token below it; width: slots of a padded prompt."""
+    """A Figure of all slots, kept and new, the position of each token below it.  width: slots of a padded prompt."""
     n_slots = now.owner.shape[1]
     lines = [range(start, min(start + PER_LINE, n_slots)) for start in range(0, n_slots, PER_LINE)]
     lines = [(0, line) for line in lines] if now.packed else [(i, range(n_slots)) for i in range(len(now.owner))]
@@ -164,7 +164,8 @@ def grid(now, name="figure-padding-masks-grid"):
     room = (480 - 8) // n_rows - GAP
     size = min(14, room // n_slots)
     words = "; ".join(_("{name}: {n} of {all} places seen").format(
-        name=NAMES[i] if not now.packed else _("packed"), n=int(mask.sum()), all=mask.size) for i, mask in enumerate(now.mask))
+        name=_("packed") if now.packed else NAMES[i], n=int(mask.sum()), all=mask.size)
+        for i, mask in enumerate(now.mask))
     figure = Figure(name, 480, 42 + n_new * size, _("Where each query looks"), words)
     figure.text(6, 16, _("lines: queries of this pass · columns: keys"), size=11)
     for i, mask in enumerate(now.mask):

@@ -69,7 +69,8 @@ Q1 = Question(
     mistakes=(
         Mistake("numbers of columns", lambda *a: layout(*a, number=lambda row: list(range(len(row)))),
                 N_("these are the numbers of the columns: a position counts the real tokens of its request")),
-        Mistake("columns, 0 at padding", lambda *a: layout(*a, number=lambda row: [i * real for i, real in enumerate(row)]),
+        Mistake("columns, 0 at padding", lambda *a: layout(*a, number=lambda row: [
+                    i * real for i, real in enumerate(row)]),
                 N_("the first real token of a row stands at position 0, wherever its slot is")),
         Mistake("decode at the cache's length", with_decode(lambda length, width, step: width + step),
                 N_("a decode slot goes on where its own request ended; the length of the cache counts padding too")),
@@ -80,11 +81,12 @@ Q1 = Question(
         Mistake("counted from 1", lambda *a: layout(*a, number=lambda row: counted(row, start=1)),
                 N_("positions begin at 0")),
         Mistake("-1 at padding", lambda *a: layout(*a, number=lambda row: counted(row, padding=lambda count: -1)),
-                N_("a padding slot gets position 0 here: its value means nothing, but −1 is none that `forward` takes")),
+                N_("a padding slot gets position 0 here: it means nothing, but `forward` takes no −1")),
         Mistake("padding repeats the last", lambda *a: layout(*a, number=lambda row: counted(
                     row, padding=lambda count: max(count - 1, 0))),
                 N_("a padding slot gets position 0 here; yours has the one of the token before it")),
-        Mistake("padding counted on", lambda *a: layout(*a, number=lambda row: counted(row, padding=lambda count: count)),
+        Mistake("padding counted on", lambda *a: layout(*a, number=lambda row: counted(
+                    row, padding=lambda count: count)),
                 N_("a padding slot gets position 0 here; yours has the one of the next token")),
         Mistake("sides exchanged", lambda n, side, passes: layout(n, "right" if side == "left" else "left", passes),
                 N_("left padding stands before the tokens, right padding behind them")),
@@ -98,7 +100,7 @@ Q1 = Question(
                 N_("right, but written as True and False: 1 and 0 are asked for")),
     ),
     hints=(
-        N_("Write the row of 1 and 0 of one request first, the decode slots included. What in it tells the positions?"),
+        N_("Write the row of 1 and 0 of one request first, decode slots included. What in it tells the positions?"),
         N_("A position counts the real slots before it. Then nothing depends on the side, and nothing on the phase."),
         N_("For each row: count = 0; for each slot: append count if it is real, else 0; count += the slot's 1 or 0."),
     ),
@@ -155,10 +157,11 @@ Q2 = Question(
                 N_("a token looks at itself too")),
         Mistake("causal from 0", lambda r, n: may_look(
                     r, n, lambda real, q, k: real[q] and real[k] and k <= q - (len(r) - n)),
-                N_("the causal rule is counted from the start of the pass here: what is kept comes before all new slots")),
+                N_("the causal rule is counted from the start of the pass here: all that is kept comes earlier")),
         Mistake("new keys alone", lambda r, n: may_look(r, n, keys=range(len(r) - n, len(r))),
                 N_("a line has a column for every slot, kept and new")),
-        Mistake("kept keys alone", lambda r, n: may_look(r, n, lambda real, q, k: real[q] and real[k] and k < len(r) - n),
+        Mistake("kept keys alone", lambda r, n: may_look(
+                    r, n, lambda real, q, k: real[q] and real[k] and k < len(r) - n),
                 N_("the new slots are keys as well, each for itself and for those behind it")),
         Mistake("the first slots", lambda r, n: may_look(r, n, first=0),
                 N_("the new slots are the last ones of the row")),
@@ -174,8 +177,10 @@ Q2 = Question(
     ),
     hints=(
         N_("Three conditions have to hold at once. Which are they?"),
-        N_("The new slots are the last n_new of the row. Number all slots from 0, so that queries and keys count alike."),
-        N_("for q in range(len(real) − n_new, len(real)): a line of 1 where real[q], real[k] and k <= q, for k over all slots."),
+        N_("The new slots are the last n_new of the row. Number all slots from 0, so that queries and keys count "
+           "alike."),
+        N_("for q in range(len(real) − n_new, len(real)): a line of 1 where real[q], real[k] and k <= q, for k over "
+           "all slots."),
     ),
     stands_for=("mgpt.widgets.batch_layout.looks",),
 )
@@ -235,7 +240,8 @@ Q3 = Question(
         Mistake("the first row's column", lambda x, r: choose(x, r, slot=lambda row: len(row) - 1 - r[0][::-1].index(1)
                                                                 if 1 in r[0] else -1),
                 N_("each row has its own column to read")),
-        Mistake("the last of equals", lambda x, r: choose(x, r, pick=lambda row: len(row) - 1 - row[::-1].index(max(row))),
+        Mistake("the last of equals", lambda x, r: choose(
+                    x, r, pick=lambda row: len(row) - 1 - row[::-1].index(max(row))),
                 N_("of equal logits the first is taken")),
         Mistake("the value", lambda x, r: choose(x, r, pick=max),
                 N_("the token is the place of the largest logit, not its value")),
@@ -304,7 +310,8 @@ Q4 = Question(
     "09_batching.q4", "finish", points=4, whole=True, reference=finish, draw=draw_run, fresh=14,
     cases=(
         Case(([[7, 5], [8, 6], [1, 1], [2, 2]], [3, 2], 0), {"outputs": [[7, 8, 1], [5, 6]], "passes": 3, "idle": 1}),
-        Case(([[7, 5], [8, 0], [1, 4], [2, 2]], [4, 4], 0), {"outputs": [[7, 8, 1, 2], [5, 0]], "passes": 4, "idle": 2}),
+        Case(([[7, 5], [8, 0], [1, 4], [2, 2]], [4, 4], 0), {
+            "outputs": [[7, 8, 1, 2], [5, 0]], "passes": 4, "idle": 2}),
         Case(([[0, 5], [8, 6], [1, 1]], [3, 2], 0), {"outputs": [[0], [5, 6]], "passes": 2, "idle": 1}),
         Case(([[7, 5], [8, 6]], [1, 1], 0), {"outputs": [[7], [5]], "passes": 1, "idle": 0}),
         Case(([[3, 9], [9, 3], [3, 3]], [3, 3], 9), {"outputs": [[3, 9], [9]], "passes": 2, "idle": 1}),
@@ -316,7 +323,8 @@ Q4 = Question(
                 N_("the stop id was chosen: it is kept as the last output")),
         Mistake("stop id ignored", lambda *a: finish(*a, stops=lambda token, n, stop: False),
                 N_("a row ends at its stop id, if that comes before its limit")),
-        Mistake("stop id at output 1 ignored", lambda *a: finish(*a, stops=lambda token, n, stop: token == stop and n > 1),
+        Mistake("stop id at output 1 ignored", lambda *a: finish(
+                    *a, stops=lambda token, n, stop: token == stop and n > 1),
                 N_("output 1 can be the stop id as well: the row ends with it")),
         Mistake("ends with the first row", lambda *a: finish(*a, until=any),
                 N_("the batch goes on as long as any row is unfinished")),
@@ -340,7 +348,8 @@ Q4 = Question(
     ),
     hints=(
         N_("Go through `chosen` pass by pass and remember which rows have finished. When does the batch end?"),
-        N_("In each pass only unfinished rows append their token. A row finishes with the stop id, or when it has its limit."),
+        N_("In each pass only unfinished rows append their token. A row finishes with the stop id, or with as many "
+           "outputs as its limit."),
         N_("idle: in each pass but the first, the number of rows that had finished before it."),
     ),
     stands_for=("mgpt.widgets.batch_layout.generate_padded", "mgpt.generate.generate_cached"),
@@ -415,7 +424,7 @@ Q5 = Question(
         Mistake("filled from the longest", lambda *a: filled(*a, reverse=True),
                 N_("filling batches from the longest on is not always the best cut")),
         Mistake("cut at the largest gaps", at_the_gaps,
-                N_("the largest gaps are not always the best cuts: how many rows stand beside one counts too, and max_rows")),
+                N_("the largest gaps are not always the best cuts: the number of rows counts too, and max_rows")),
         Mistake("slots", lambda *a: fewest(*a, cost=lambda batch: len(batch) * max(batch)),
                 N_("that is the number of all slots; only the padding is asked for")),
         Mistake("max_rows ignored", lambda lengths, max_rows, n: fewest(lengths, len(lengths), n),
@@ -427,17 +436,18 @@ Q5 = Question(
         Mistake("empty rows counted", lambda lengths, max_rows, n: fewest(
                     lengths, max_rows, n, cost=lambda batch: max_rows * max(batch) - sum(batch)),
                 N_("a batch has as many rows as it has requests; it is not filled up to max_rows")),
-        Mistake("padded to the longest of all", lambda lengths, max_rows, n: len(lengths) * max(lengths) - sum(lengths),
+        Mistake("padded to the longest of all",
+                lambda lengths, max_rows, n: len(lengths) * max(lengths) - sum(lengths),
                 N_("each batch is padded to its own longest request")),
         Mistake("spread of each batch", lambda *a: fewest(*a, cost=lambda batch: max(batch) - min(batch)),
                 N_("every row of a batch is filled up to its longest, not only the shortest one")),
     ),
     hints=(
         N_("Sort the lengths. Why is there a best plan whose batches are runs of neighbours in that order?"),
-        N_("The first batch takes the shortest 1, 2, … up to max_rows requests. What remains is the same question, with one "
-           "batch less."),
-        N_("rest(start, left) = the minimum over end of (end − start) · row[end − 1] − sum(row[start:end]) + rest(end, left − 1); "
-           "0 when all are taken, infinite when no batch is left."),
+        N_("The first batch takes the shortest 1, 2, … up to max_rows requests. What remains is the same question, "
+           "with one batch less."),
+        N_("rest(start, left) = the minimum over end of (end − start) · row[end − 1] − sum(row[start:end]) + "
+           "rest(end, left − 1); 0 when all are taken, infinite when no batch is left."),
     ),
 )
 
