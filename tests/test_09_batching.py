@@ -607,6 +607,8 @@ def test_the_pictures_draw_every_slot_and_every_look_once(layout, lengths, outpu
         for i in range(len(lengths)):
             at = " ".join(str(n) for n in range((now.owner == i).sum()))
             assert f"{NAMES[i]}: positions {at}" in picture.description
+        for line in now.mask:
+            assert f": {' '.join(str(n) for n in line.sum(axis=-1))}" in mask.description
 
 
 def test_mg2_answers_three_questions_in_one_batch():

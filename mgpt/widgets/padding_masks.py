@@ -163,10 +163,11 @@ def grid(now, name="figure-padding-masks-grid"):
     n_rows, n_new, n_slots = now.mask.shape
     room = (480 - 8) // n_rows - GAP
     size = min(14, room // n_slots)
-    words = "; ".join(_("{name}: {n} of {all} places seen").format(
-        name=_("packed") if now.packed else NAMES[i], n=int(mask.sum()), all=mask.size)
-        for i, mask in enumerate(now.mask))
-    figure = Figure(name, 480, 42 + n_new * size, _("Where each query looks"), words)
+    counts = "; ".join(f"{_('packed') if now.packed else NAMES[i]}: {' '.join(map(str, mask.sum(axis=-1)))}"
+                       for i, mask in enumerate(now.mask))
+    top = 26 if now.packed else 40
+    figure = Figure(name, 480, top + 2 + n_new * size, _("Where each query looks"),
+                    _("slots seen by each query of this pass: {counts}").format(counts=counts))
     figure.text(6, 16, _("lines: queries of this pass · columns: keys"), size=11)
     for i, mask in enumerate(now.mask):
         x0 = 6 + i * (room + GAP)
@@ -174,7 +175,7 @@ def grid(now, name="figure-padding-masks-grid"):
             figure.text(x0, 34, NAMES[i], bold=True)
         for line in range(n_new):
             for column in range(n_slots):
-                x, y = x0 + column * size, 40 + line * size
+                x, y = x0 + column * size, top + line * size
                 padding = now.owner[i, column] < 0 or now.owner[i, now.first_new + line] < 0
                 figure.rect(x, y, size - 1, size - 1, fill="k" if mask[line, column] else "none", stroke="quiet")
                 if padding:
