@@ -148,7 +148,8 @@ def panel(name, title, defaults=None):
     inputs = tuple(replace(item, default=item.read(defaults.pop(item.name, item.default))) for item in INPUTS)
     if defaults:
         raise ValueError(f"defaults must be named like the panel's inputs, not {sorted(defaults)}")
-    return Control(name, title, inputs, functools.partial(view, name=name), ACTIONS, hidden)
+    return Control(name, title, inputs, functools.partial(view, name=name), ACTIONS, hidden,
+                   play="step", rewind="first")
 
 
 CONTROL = panel("scheduler_panel", N_("The scheduler, tick by tick"))
