@@ -206,5 +206,4 @@ CONTROL = Control(
     actions={"back": (N_("Pass back"), to_pass(lambda done, last: max(done - 1, 0))),
              "step": (N_("Next pass"), to_pass(lambda done, last: min(done + 1, last)))},
     hidden={"passes": 0},
-    play="step",
 )
