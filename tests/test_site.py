@@ -226,7 +226,20 @@ MUST_SHOW = {
         r"changed == \[0, 0, 0, 7, 1, 2\]", r"e\.right for e in results", r"smallest == \[",
         r"in cached\] == \[0, 2, 3, 0\]",
         r'split_of\(\*pair\) for pair in pairs\} == \{"calibration"\}', r"not pairs & "],
-    # 08
+    "08_cost": [
+        r"by_hand == decode\.flops", r"\(round\(prefill\.intensity\), round\(decode\.intensity, 2\)\) == \(2015, 1\.05\)",
+        r'side\(prefill\.intensity\) == "compute"', r'side\(decode\.intensity\) == "bandwidth"',
+        r"prefill_exponents == \[1\.02, 1\.14, 2\.0\]", r"exponent\(kv, n\)\.round\(9\) == 1", r"meet == 26_624",
+        r"second_difference == 2 \* \(4 \* L \* H \* d\)", r"kv\(n\) == 2 \* n \* L \* model\.n_kv_head \* d \* 2",
+        r"e2e == trace\.ttft \+ \(trace\.n_tokens - 1\) \* trace\.tpot == 270", r"ttft == trace\.queue_time \+ 120",
+        r"== \[\[0\.5, 1\.0\], \[1\.0, 0\.5\], \[2\.14, 1\.02\], \[1\.0, 0\.51\]\]",
+        r"gigabytes == \[16\.08, 8\.58, 2\.95, 2\.15, 1\.54, 1\.13\]", r"overtakes == \{2048: 56, 8192: 14",
+        r"last == 768", r'"MHA": \(2\*\*32, 4, 1\), "GQA": \(2\*\*30, 14, 4\), "MQA": \(2\*\*27, 109, 32\)',
+        r"== 8 \* \(1 - 0\.75\*\*2\) == 3\.5", r"2 \* router / work < 1e-4",
+        r"\(round\(wrong, 2\), round\(right, 2\)\) == \(6\.86, 7\.36\)", r"2 \* multiply_adds == prefill\.flops",
+        r"round\(decode_ms / wrong\) == 156", r"\(round\(wrong\), round\(cost\.intensity\)\) == \(164, 44\)",
+        r"\(round\(forgotten, 2\), round\(twice, 2\)\) == \(2\.0, 0\.5\)", r"wrong == 4 \* kv\(8192\)",
+        r"factors == \[1\.87, 1\.33, 1\.10, 1\.05\]", r"gains == \[1\.87, 1\.18, 1\.10\]"],
     "09_batching": [
         r"\(120, 84, 36\)", r'last_real\(pad\(prompts, "right"\)\[1\]\)\.tolist\(\) == \[39, 29, 13\]',
         r"\[:, -1\]\.tolist\(\) == \[40, 30, 14\]", r"mask\.sum\(axis=-1\) - 1\)\[real\], at\[real\]", r"worst <= 1e-12",
