@@ -240,7 +240,17 @@ MUST_SHOW = {
         r"round\(decode_ms / wrong\) == 156", r"\(round\(wrong\), round\(cost\.intensity\)\) == \(164, 44\)",
         r"\(round\(forgotten, 2\), round\(twice, 2\)\) == \(2\.0, 0\.5\)", r"wrong == 4 \* kv\(8192\)",
         r"factors == \[1\.87, 1\.33, 1\.10, 1\.05\]", r"gains == \[1\.87, 1\.18, 1\.10\]"],
-    # 09
+    "09_batching": [
+        r"\(120, 84, 36\)", r'last_real\(pad\(prompts, "right"\)\[1\]\)\.tolist\(\) == \[39, 29, 13\]',
+        r"\[:, -1\]\.tolist\(\) == \[40, 30, 14\]", r"mask\.sum\(axis=-1\) - 1\)\[real\], at\[real\]", r"worst <= 1e-12",
+        r"mine == one\.tokens\[:n\]", r"apart\(a, b\) <= 1e-12", r"== answers", r"\(33, 20, 13\)",
+        r"\(1024 \* 104, 1024 \* 153\)", r"== \[180, 44, 18\]", r"apart\(logits\[ends\], first\) <= 1e-12",
+        r'"seen": 1390, "padded": 4800, "packed": 7056', r"apart\(logits\[14\], alone\[2\]\.logits\[0\]\) <= 1e-12",
+        r'texts\[1:\] == \["60\. limit", "1\. limit for"\]', r"needed\[1\] == 31 and columns\[1\] == 257",
+        r"\[True, False, False\]", r'texts == \["750\.", "6000", "1553"\]',
+        r"guessed\)\.sum\(axis=1\)\.tolist\(\) == \[4, 3, 1\]",
+        r'digits == \["7", "7", "1"\]', r"== \[0, 30, 14\]", r"isfinite\(sound\)", r'== "750\. limit for museum"',
+        r"shared != mine and own == mine", r"means\[0\]\[1\] == means\[1\]\[1\]"],
     # 10
     "11_blocks": [
         r"reserved\.capacity_nbytes == 256 \* 1024", r"first_fit\(pieces\.values\(\), 12, memory\) is None",
