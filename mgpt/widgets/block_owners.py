@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mgpt.text import _
 from mgpt.widgets.svg import Figure
 
-WIDTH, LEFT, GAP, TITLE = 480, 6, 14, 24
+LEFT, GAP, TITLE = 6, 14, 24
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,19 @@ def describe(seen, block_size):
         id=seen.block.id, held=seen.held, size=block_size, users=seen.block.users, names=" ".join(seen.names)).strip()
 
 
-def owners(name, panels, block_size, texts=None, new=()):
+def owners(name, panels, block_size, texts=None, new=(), width=480):
     """A Figure of pools below each other: panels = [(label, the Seen of each block)].
 
     texts: (block id, slot) -> what stands below that cell.  new: the (block id, slot) computed last.
     """
     cell = 22 if block_size <= 4 else 12
     pitch = block_size * cell + GAP
-    each = max(1, (WIDTH - LEFT) // pitch)
+    each = max(1, (width - LEFT) // pitch)
     row = 16 + cell + (14 if texts else 0) + 16 + 8
     height = sum((TITLE if label else 4) + row * -(-len(blocks) // each) for label, blocks in panels)
     data = "; ".join(f"{label}: " * bool(label) + ", ".join(describe(seen, block_size) for seen in blocks)
                      for label, blocks in panels)
-    figure = Figure(name, WIDTH, height, _("KV blocks, their users and their reference counts"), data)
+    figure = Figure(name, width, height, _("KV blocks, their users and their reference counts"), data)
     top = 0
     for label, blocks in panels:
         if label:

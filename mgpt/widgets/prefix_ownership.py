@@ -176,7 +176,8 @@ def view(state):
     seen = look(stage.pool, stage.caches)
     parts = [part.strip() for part in state["events"].split(";") if part.strip()]
     label = _("{done} of {n}: {event}").format(done=done, n=len(events), event=parts[done - 1] if done else "–")
-    picture = owners("figure-prefix-ownership", [(label, seen)], state["block_size"], stage.letters(), stage.new)
+    picture = owners("figure-prefix-ownership", [(label, seen)], state["block_size"], stage.letters(), stage.new,
+                     width=340)
     rows = tuple((s.block.id, _(STATES[s.block.state]), s.block.users, " ".join(s.names) or None,
                   "".join(stage.letters()[s.block.id, slot] for slot in range(s.held)) or None,
                   _("yes") if s.block.filed else _("no")) for s in seen)
