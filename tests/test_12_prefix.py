@@ -639,9 +639,11 @@ def test_two_pools_stand_below_each_other():
 
 def test_the_second_panel_has_sharing_on_and_shows_the_gain():
     control = load("prefix_panel")
-    view = control.view(control.start())
-    assert control.start()["sharing"] == "dynamic"
-    assert [row[3] for row in view.more[0].rows] == [1, 1, 1, 1] and "40 positions computed so far, 48 reused" in view.sentence
-    alone = control.view(control.start() | {"sharing": "none"})
+    start = control.start()
+    assert start["sharing"] == "dynamic" and "tick 2" in control.view(start).pictures[1].title.lower()
+    assert control.view(start).pictures[1].description.startswith("shared: " + ", ".join(["4 of 4 positions, 4 users"] * 4))
+    whole = control.view(start | {"ticks": 99})
+    assert [row[3] for row in whole.more[0].rows] == [1, 1, 1, 1] and "40 positions computed so far, 48 reused" in whole.sentence
+    alone = control.view(start | {"sharing": "none", "ticks": 99})
     assert [row[3] for row in alone.more[0].rows] == [1, 2, 3, 3] and "88 positions computed so far, 0 reused" in alone.sentence
-    assert [picture.name for picture in view.pictures] == ["figure-prefix-panel", "figure-prefix-panel-blocks"]
+    assert [picture.name for picture in whole.pictures] == ["figure-prefix-panel", "figure-prefix-panel-blocks"]

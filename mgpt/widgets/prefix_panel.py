@@ -5,4 +5,4 @@ from mgpt.widgets.scheduler_panel import panel
 
 CONTROL = panel("prefix_panel", N_("A shared prefix, tick by tick"), {
     "requests": "A: 0 20 3 18; B: 1 20 3 18; C: 1 20 3 18; D: 2 20 3 18", "sharing": "dynamic", "budget": 20,
-    "max_active": 4, "block_size": 4})
+    "max_active": 4, "block_size": 4, "ticks": 3})
