@@ -511,8 +511,9 @@ def states(text, **more):
         yield state, control.view(state)
 
 
+TEXT = st.one_of(st.integers(1, 9).map(lambda n: "xyyxyxxyy"[:n]), st.text("xy", min_size=1, max_size=9))
 EVENT = st.one_of(
-    st.tuples(st.sampled_from("ABC"), st.just("asks"), st.text("xy", min_size=1, max_size=9), st.sampled_from(["", " as t"])),
+    st.tuples(st.sampled_from("ABC"), st.just("asks"), TEXT, st.sampled_from(["", " as t"])),
     st.tuples(st.sampled_from("ABC"), st.just("adds"), st.text("xy", min_size=1, max_size=5), st.just("")),
     st.tuples(st.sampled_from("ABC"), st.just("branches"), st.sampled_from("ABC"), st.just("")),
     st.tuples(st.sampled_from("ABC"), st.just("leaves"), st.just(""), st.just("")),
@@ -576,6 +577,17 @@ def test_every_story_plays_to_its_end_without_a_refusal(name):
     assert state["done"] == 1 and state["events"] == STORIES[name][1]
     for _state, view in states(state["events"]):
         assert "Refused" not in view.sentence
+
+
+def test_eviction_leaves_what_is_in_use():
+    seen = list(states(STORIES["evict"][1]))
+    assert "Evicted, in this order: blocks 1 0." in seen[4][1].sentence and "block 4." in seen[6][1].sentence
+    assert [row[1] for row in seen[4][1].rows[3:6]] == ["in use"] * 3 and seen[4][1].rows[3][5] == "yes"
+
+
+def test_a_request_that_finds_its_prefix_and_no_block_for_the_rest_leaves_no_reference():
+    last = list(states("A asks abcdefgh; B asks abcdefghijkl", blocks=2))[-1][1]
+    assert "Refused, and nothing changes" in last.sentence and [row[2] for row in last.rows] == [1, 1]
 
 
 def test_tenants_share_nothing_and_each_finds_its_own():
