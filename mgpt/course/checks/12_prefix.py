@@ -104,18 +104,19 @@ def result(blocks, reused, computed):
     return {"blocks": blocks, "reused": reused, "computed": computed}
 
 
-TABLE = [entry(7, None, [1, 2]), entry(4, 7, [3, 4]), entry(9, 4, [1, 2]), entry(2, None, [1, 2], tenant="blue"),
-         entry(5, 2, [3, 4], tenant="blue"), entry(6, None, [2, 1]), entry(8, 6, [3, 4])]
+CHAIN = [entry(7, None, [1, 2]), entry(4, 7, [3, 4])]
+TWO_TENANTS = [entry(7, None, [1, 2]), entry(2, None, [1, 2], tenant="blue")]
+EQUAL_SUMS = [entry(7, None, [1, 2]), entry(6, None, [2, 1])]
 Q1 = Question(
     "12_prefix.q1", "match_prefix", points=4, reference=hit, draw=draw_hit, fresh=60,
     cases=(
-        Case((request([1, 2, 3, 4, 5]), 2, TABLE), result([7, 4], 4, 1)),
-        Case((request([1, 2, 3, 4]), 2, TABLE), result([7], 2, 2)),
-        Case((request([1, 2, 3, 4, 5], "blue"), 2, TABLE), result([2, 5], 4, 1)),
-        Case((request([3, 4, 1, 2, 9]), 2, TABLE), result([], 0, 5)),
-        Case((request([1, 2, 3, 4, 5], "red", "law"), 2, TABLE), result([], 0, 5)),
-        Case((request([1, 2, 3, 4, 5], tick=1), 2, TABLE), result([], 0, 5)),
-        Case((request([2, 1, 4, 3, 5]), 2, TABLE), result([6], 2, 3)),
+        Case((request([1, 2, 3, 4, 5]), 2, CHAIN), result([7, 4], 4, 1)),
+        Case((request([1, 2, 3, 4]), 2, CHAIN), result([7], 2, 2)),
+        Case((request([3, 4, 1, 2, 9]), 2, CHAIN), result([], 0, 5)),
+        Case((request([1, 2, 3, 4, 5], tick=1), 2, CHAIN), result([], 0, 5)),
+        Case((request([1, 2, 3, 4, 5], "red", "law"), 2, CHAIN), result([], 0, 5)),
+        Case((request([1, 2, 3], "blue"), 2, TWO_TENANTS), result([2], 2, 1)),
+        Case((request([2, 1, 3], "red"), 2, EQUAL_SUMS), result([6], 2, 1)),
     ),
     mistakes=(
         Mistake("a full hit", lambda *a: hit(*a, cap=lambda p, size: p // size),
@@ -330,17 +331,18 @@ def tree(*rows):
     return [dict(zip(("block", "parent", "users", "last_used"), row)) for row in rows]
 
 
-CHAIN = tree((1, None, 0, 4), (2, 1, 0, 4), (3, 2, 0, 4))
-FORK = tree((8, None, 1, 9), (3, 8, 1, 9), (5, 3, 0, 6), (2, 8, 0, 7), (6, None, 0, 8), (9, 6, 0, 8), (1, 9, 0, 2))
+LINE = tree((1, None, 0, 4), (2, 1, 0, 4), (3, 2, 0, 4))
+FOREST = tree((8, None, 1, 9), (5, 8, 0, 6), (6, None, 0, 8), (9, 6, 0, 8))
+MIXED = tree((7, 4, 0, 5), (4, None, 0, 5), (1, 7, 0, 5), (2, None, 0, 1))
 Q3 = Question(
     "12_prefix.q3", "evict", points=4, reference=order, draw=draw_tree, fresh=30, whole=True,
     cases=(
-        Case((CHAIN, 1), [3]),
-        Case((CHAIN, 5), [3, 2, 1]),
-        Case((FORK, 3), [1, 5, 2]),
-        Case((FORK, 9), [1, 5, 2, 9, 6]),
+        Case((LINE, 1), [3]),
+        Case((LINE, 5), [3, 2, 1]),
+        Case((FOREST, 2), [5, 9]),
+        Case((FOREST, 9), [5, 9, 6]),
         Case((tree((4, None, 2, 7), (7, 4, 1, 7)), 2), []),
-        Case((tree((7, 4, 0, 5), (4, None, 0, 5), (1, 7, 0, 5), (2, None, 0, 1)), 2), [2, 1]),
+        Case((MIXED, 2), [2, 1]),
     ),
     mistakes=(
         Mistake("evicted in use", lambda c, n: order(c, n, idle=lambda e: True),
