@@ -227,4 +227,5 @@ CONTROL = Control(
         **{name: (label, story(events)) for name, (label, events) in STORIES.items()},
     },
     hidden={"done": 2},
+    play="step", rewind="first",
 )
