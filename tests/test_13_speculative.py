@@ -274,7 +274,7 @@ def over(top, below):
     return top / below if below else None
 
 
-def tested(rounds):
+def looked_at(rounds):
     return sum(k + (k < g) for g, k in rounds)
 
 
@@ -354,14 +354,14 @@ WRONG = {
         "mean of the places": q3_with(alpha=lambda r: mean(q3_lists(r)["places"])),
         "a rejection in every round": q3_with(alpha=lambda r: over(sum(k for _, k in r), sum(k + 1 for _, k in r))),
         "kept over rejected": q3_with(alpha=lambda r: over(sum(k for _, k in r), sum(k < g for g, k in r))),
-        "rejected for kept": q3_with(alpha=lambda r: over(sum(k < g for g, k in r), tested(r))),
+        "rejected for kept": q3_with(alpha=lambda r: over(sum(k < g for g, k in r), looked_at(r))),
         "without the further token": q3_with(tokens_a_pass=lambda r: mean(k for _, k in r)),
         "no bonus token": q3_with(tokens_a_pass=lambda r: mean(k + (k < g) for g, k in r)),
         "tokens as if all were kept": q3_with(tokens_a_pass=lambda r: mean(g + 1 for g, _ in r)),
         "places of all rounds": q3_with(places=places_like(lambda g, k, i: True)),
         "places of long rounds": q3_with(places=places_like(lambda g, k, i: g > i)),
         "short rounds as rejections": q3_with(places=places_like(lambda g, k, i: k >= i)),
-        "nothing tested is 0": q3_with(alpha=lambda r: over(sum(k for _, k in r), tested(r)) or 0.0),
+        "nothing tested is 0": q3_with(alpha=lambda r: over(sum(k for _, k in r), looked_at(r)) or 0.0),
     },
     "q4": {
         "no bonus token": q4_like(tokens=lambda a, g: sum(a**i for i in range(g)) if g else 1),

@@ -18,7 +18,8 @@ def overlap(name, q, p, ids="abcdefgh"):
             x, both = left + step * i + 46 * k, height * min(a, b)
             figure.rect(x, height + 20 - both, 36, both, fill="quiet", stroke="none")
             if value > min(a, b):
-                figure.rect(x, height + 20 - height * value, 36, height * value - both, dashed=sign == "q", thick=sign == "p")
+                more = height * value - both
+                figure.rect(x, height + 20 - both - more, 36, more, dashed=sign == "q", thick=sign == "p")
             figure.text(x + 18, height + 12 - height * value, f"{value:g}", anchor="middle", size=11)
             figure.text(x + 18, height + 36, sign, anchor="middle", size=11)
         figure.text(left + step * i + 41, height + 54, id_, anchor="middle", bold=True)
@@ -51,7 +52,8 @@ def rewind_map(name, block_size, stages, first=0):
     data = "; ".join(_("{label}: {n} positions in blocks {blocks}").format(
         label=label, n=n, blocks=" ".join(map(str, table))) for label, n, table, _new in stages)
     most = max(len(table) for _label, _n, table, _new in stages) - first
-    figure = Figure(name, left + most * (block_size * cell + 14) + 4, row * len(stages) + 8, _("A rewind over a block edge"), data)
+    width = left + most * (block_size * cell + 14) + 4
+    figure = Figure(name, width, row * len(stages) + 8, _("A rewind over a block edge"), data)
     for i, (label, n, table, new) in enumerate(stages):
         y = row * i + 26
         figure.text(2, y + 13, label)
@@ -69,7 +71,7 @@ def rewind_map(name, block_size, stages, first=0):
     return figure
 
 
-def speedup_chart(name, cost, rates, most=10, dashes="break even"):
+def speedup_chart(name, cost, rates, most=10):
     """Speed-up against guesses a round, a line for each acceptance rate, for a draft pass of `cost` target passes."""
     left, top, wide, tall = 36, 14, 360, 190
     curves = {rate: [1.0] + [expected_speedup(rate, gamma, cost) for gamma in range(1, most + 1)] for rate in rates}
@@ -82,9 +84,9 @@ def speedup_chart(name, cost, rates, most=10, dashes="break even"):
 
     figure.line(left, top, left, top + tall)
     figure.line(left, top + tall, left + wide, top + tall)
-    _x, one = at(0, 1)
+    one = at(0, 1)[1]
     figure.line(left, one, left + wide, one, dashed=True)
-    figure.text(left + wide + 6, one + 4, _(dashes), size=11)
+    figure.text(left + wide + 6, one + 4, _("break even"), size=11)
     for value in range(int(high) + 1):
         figure.text(left - 8, at(0, value)[1] + 4, value, anchor="end", size=11)
     for gamma in range(0, most + 1, 2):
@@ -97,8 +99,5 @@ def speedup_chart(name, cost, rates, most=10, dashes="break even"):
         best = max(range(most + 1), key=lambda gamma: curve[gamma])
         x, y = points[best]
         figure.rect(x - 4, y - 4, 8, 8, fill="time", stroke="none")
-        if abs(points[-1][1] - one) > 8:
-            figure.text(points[-1][0] + 6, points[-1][1] + 4, f"α = {rate:g}", size=11)
-        else:
-            figure.text(points[-1][0] + 6, points[-1][1] + 18, f"α = {rate:g}", size=11)
+        figure.text(points[-1][0] + 6, points[-1][1] + 4, f"α = {rate:g}", size=11)
     return figure

@@ -109,7 +109,8 @@ Q1 = Question(
         Mistake("every guess kept", lambda *a: checked(*a, keep=lambda q, p, x: 2.0),
                 N_("a guess is kept only with probability min(1, p/q): else the draft writes the text")),
         Mistake("replaced from the target", lambda *a: checked(*a, instead=lambda q, p: p),
-                N_("a rejected guess is replaced from max(p − q, 0), normalised, not from p: what was kept has been given")),
+                N_("a rejected guess is replaced from max(p − q, 0), normalised, not from p: what was kept has been "
+                   "given")),
         Mistake("replaced from the draft", lambda *a: checked(*a, instead=lambda q, p: q),
                 N_("a replacement comes from what the target has more than the draft, never from the draft")),
         Mistake("not normalised", lambda *a: checked(*a, instead=above),
@@ -119,7 +120,8 @@ Q1 = Question(
         Mistake("no bonus token", lambda *a: checked(*a, bonus=lambda q, p: None),
                 N_("when all guesses are kept, one more token is drawn from the target's last row")),
         Mistake("bonus from the row before", lambda *a: checked(*a, bonus=lambda q, p: p[-2]),
-                N_("the bonus token stands behind the last guess: it is drawn from row γ of the target, its last one")),
+                N_("the bonus token stands behind the last guess: it is drawn from row γ of the target, its last "
+                   "one")),
         Mistake("bonus from the draft", lambda *a: checked(*a, bonus=lambda q, p: q[-1]),
                 N_("nobody checks the bonus token: it must come from the target itself")),
         Mistake("ratio upside down", lambda *a: checked(*a, keep=lambda q, p, x: kept_if(p[x], q[x])),
@@ -129,7 +131,8 @@ Q1 = Question(
         Mistake("only the favourite kept", lambda *a: checked(*a, keep=lambda q, p, x: 2.0 * (p[x] == max(p))),
                 N_("a guess need not be the target's favourite: it is kept with probability min(1, p/q)")),
         Mistake("kept at equality", lambda *a: checked(*a, equal=True),
-                N_("a guess is kept if its number is smaller than the probability: with probability 0 it is never kept")),
+                N_("a guess is kept if its number is smaller than the probability: with probability 0 it is never "
+                   "kept")),
         Mistake("guesses behind a rejection", lambda *a: checked(*a, go_on=True),
                 N_("behind the first rejection nothing is kept: those guesses continue another text")),
         Mistake("rejected guess kept", lambda *a: checked(*a, with_rejected=True),
@@ -144,23 +147,26 @@ Q1 = Question(
                 N_("guess i is judged and replaced by row i of both: the next row belongs to the next place")),
     ),
     hints=(
-        N_("Go from guess to guess. What ends the walk, and from which row does the one further token come in each case?"),
-        N_("Kept if u < min(1, p[i][x]/q[i][x]). Rejected: left = max(p[i] − q[i], 0) over its sum, drawn with the next "
-           "number. All kept: draw from p[γ]."),
-        N_("for i, x in enumerate(guesses): if numbers[i] < p[i][x]/q[i][x]: keep x, else return draw(left, numbers[i + 1]); "
-           "after the loop draw(p[-1], numbers[γ])."),
+        N_("Go from guess to guess. What ends the walk, and from which row does the one further token come in each "
+           "case?"),
+        N_("Kept if u < min(1, p[i][x]/q[i][x]). Rejected: left = max(p[i] − q[i], 0) over its sum, drawn with the "
+           "next number. All kept: draw from p[γ]."),
+        N_("for i, x in enumerate(guesses): if numbers[i] < p[i][x]/q[i][x]: keep x, else return draw(left, "
+           "numbers[i + 1]); after the loop draw(p[-1], numbers[γ])."),
     ),
     stands_for=("mgpt.speculative.verify", "mgpt.speculative.residual"),
 )
 
 Q1_WHY = choice(
     "13_speculative.q1_why", "q1_why", "c",
-    {"a": N_("it is true that the rejected token does not come again, but a draw from p without that token is wrong, too"),
+    {"a": N_("it is true that the rejected token does not come again, but a draw from p without that token is wrong, "
+             "too"),
      "b": N_("a draw from the residual costs as much as one from p: the reason is the distribution"),
      "d": N_("the opposite: where the draft had more than the target the residual is 0")},
     (N_("How much of each token do the kept guesses alone give?"),
      N_("Kept guesses give min(p, q) of each token. What must be added so that p comes out?"),
-     N_("p − min(p, q) is missing of each token: that is max(p − q, 0), and its total is the probability of a rejection.")),
+     N_("p − min(p, q) is missing of each token: that is max(p − q, 0), and its total is the probability of a "
+        "rejection.")),
 )
 
 
@@ -226,10 +232,12 @@ Q2 = Question(
                 N_("the ratio is p/q, target over draft")),
     ),
     hints=(
-        N_("Two kinds of paths end in token y: y was guessed and kept; any token was guessed, rejected, and replaced by y."),
-        N_("The first kind has drawn[y] · min(1, p[y]/q[y]). All rejections together have 1 minus the sum of the first kind."),
-        N_("out[y] = given[y] + (1 − Σ given) · left[y], with given[y] = drawn[y] · min(1, p[y]/q[y]) and left = max(p − q, 0) "
-           "over its sum. Where that sum is 0, take care."),
+        N_("Two kinds of paths end in token y: y was guessed and kept; any token was guessed, rejected, and replaced "
+           "by y."),
+        N_("The first kind has drawn[y] · min(1, p[y]/q[y]). All rejections together have 1 minus the sum of the "
+           "first kind."),
+        N_("out[y] = given[y] + (1 − Σ given) · left[y], with given[y] = drawn[y] · min(1, p[y]/q[y]) and left = "
+           "max(p − q, 0) over its sum. Where that sum is 0, take care."),
     ),
     stands_for=("mgpt.speculative.exact_distribution",),
 )
@@ -306,7 +314,8 @@ Q3 = Question(
         Mistake("places of all rounds", lambda r: rates(r, reached=lambda g, k, i: True),
                 N_("a place is tested only in rounds that kept every guess before it and guessed that far")),
         Mistake("places of long rounds", lambda r: rates(r, reached=lambda g, k, i: g > i),
-                N_("a place behind a rejection was guessed but not tested: it does not count in the rate of its place")),
+                N_("a place behind a rejection was guessed but not tested: it does not count in the rate of its "
+                   "place")),
         Mistake("short rounds as rejections", lambda r: rates(r, reached=lambda g, k, i: k >= i),
                 N_("a round that made no further guess did not test the next place")),
         Mistake("nothing tested is 0", lambda r: rates(r, nothing=0.0),
@@ -314,10 +323,10 @@ Q3 = Question(
     ),
     hints=(
         N_("Which guesses did the target look at? Those that were kept, and at most one more in a round."),
-        N_("Tested in a round: min(kept + 1, guessed). Place i (from 0) is tested if guessed > i and kept ≥ i, and kept there if "
-           "kept > i."),
-        N_("alpha = Σ kept / Σ min(kept + 1, guessed), or None; tokens_a_pass = Σ (kept + 1) / rounds; places: go on as long as "
-           "some round tested the place."),
+        N_("Tested in a round: min(kept + 1, guessed). Place i (from 0) is tested if guessed > i and kept ≥ i, and "
+           "kept there if kept > i."),
+        N_("alpha = Σ kept / Σ min(kept + 1, guessed), or None; tokens_a_pass = Σ (kept + 1) / rounds; places: go on "
+           "as long as some round tested the place."),
     ),
 )
 
@@ -389,7 +398,8 @@ Q4 = Question(
     hints=(
         N_("Write down the tokens of a round and its time, both for one γ. Which γ stands for plain decoding?"),
         N_("Tokens: 1 + α + … + α^γ. Time: γ · cost + max(1, (γ + 1)/room). γ = 0 gives 1/1."),
-        N_("for γ from 0 to most: speed = tokens/time; replace the best only if speed is larger. Beware of 1 − α at α = 1."),
+        N_("for γ from 0 to most: speed = tokens/time; replace the best only if speed is larger. Beware of 1 − α at "
+           "α = 1."),
     ),
     stands_for=("mgpt.speculative.expected_speedup", "mgpt.speculative.expected_tokens"),
 )
@@ -431,7 +441,8 @@ Q5 = Question(
         Mistake("further token processed", lambda *a: rewound(*a, during=1),
                 N_("the token that a round adds behind its guesses is chosen in the pass, not processed in it")),
         Mistake("new token counted", lambda *a: rewound(*a, after=1),
-                N_("after P prompt positions and G outputs P + G − 1 are cached: the last output has been chosen only")),
+                N_("after P prompt positions and G outputs P + G − 1 are cached: the last output has been chosen "
+                   "only")),
         Mistake("one position too few", lambda *a: rewound(*a, after=-1),
                 N_("all outputs but the last one keep their position: P + G − 1 with the outputs of this round")),
         Mistake("not cut", lambda p, o, g, k, b: {**rewound(p, o, g, k, b), "after": p + o + g, "blocks_back": 0},
@@ -454,11 +465,12 @@ Q5 = Question(
                 N_("that is the number of blocks the cache keeps; the question is how many go back to the pool")),
     ),
     hints=(
-        N_("Before the round the cache holds P + G − 1 positions. Which positions does the pass add, and which of them stay?"),
-        N_("During: γ + 1 more. After: P + G′ − 1 with G′ = G + kept + 1. The draft processed the last output and all its "
-           "guesses but the last."),
-        N_("during = P + G + γ, after = P + G + kept, draft = min(P + G + γ − 1, after), blocks_back = ceil(during/b) − "
-           "ceil(after/b)."),
+        N_("Before the round the cache holds P + G − 1 positions. Which positions does the pass add, and which of "
+           "them stay?"),
+        N_("During: γ + 1 more. After: P + G′ − 1 with G′ = G + kept + 1. The draft processed the last output and "
+           "all its guesses but the last."),
+        N_("during = P + G + γ, after = P + G + kept, draft = min(P + G + γ − 1, after), blocks_back = "
+           "ceil(during/b) − ceil(after/b)."),
     ),
 )
 
