@@ -127,4 +127,5 @@ CONTROL = Control(
         "last": (N_("To the end"), to_tick(lambda done, last: ALL)),
     },
     hidden={"ticks": ALL},
+    play="step", rewind="first",
 )
