@@ -496,7 +496,8 @@ def test_the_tree_draws_each_path_once_with_its_probability(q, p, gamma):
     svg = tree("abcd"[: len(a)], a, b, gamma).svg()
     places = gamma if alpha else 1
     assert svg.count("✓") == places * sum(line[2] > 0 for line in lines)
-    assert svg.count("✗") == places * sum(line[3] > 1e-12 for line in lines)
+    assert svg.count("✗ ×") == places * sum(line[3] > 1e-12 for line in lines)
+    assert svg.count("in all<") == places * (1 - alpha > 1e-12)
     rejecting = sum(line[3] > 1e-12 for line in lines)
     replacing = sum(line[4] > 1e-12 for line in lines)
     assert svg.count("stroke-dasharray") == places * (2 * rejecting + 2 * replacing)  # branch, join, way out, bar

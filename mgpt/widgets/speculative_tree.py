@@ -3,6 +3,7 @@
 q is the draft's distribution, p the target's, the same at every place of the round.  Ids are named a, b, c, d.
 """
 
+import functools
 import re
 from fractions import Fraction
 
@@ -13,8 +14,8 @@ from mgpt.widgets.svg import Figure
 
 NAMES, MOST_DENOMINATOR = "abcd", 1000
 LONGEST = 400  # a longer denominator is shown as a decimal
-ROW, TOP, WIDTH = 46, 46, 480
-ROOT, GUESS, BRANCH, JOIN, OUT, RIGHT = 10, 62, 142, 272, 312, 476  # columns, from left to right
+ROW, TOP, WIDTH = 46, 46, 392
+ROOT, GUESS, BRANCH, JOIN, OUT, RIGHT = 8, 34, 104, 214, 238, 390  # columns, from left to right
 
 
 def distribution(label, text):
@@ -31,6 +32,7 @@ def distribution(label, text):
     return numbers
 
 
+@functools.lru_cache(maxsize=512)
 def exact(number):
     """A float as the fraction it stands for, where a short one does; else with four decimals."""
     fraction = Fraction(number).limit_denominator(LONGEST)
@@ -95,21 +97,21 @@ def _place(figure, names, lines, place, y0, reached, alpha):
     figure.text(OUT, y0 + 15, _("token {n} comes out").format(n=place + 1), bold=True)
     middle = y0 + TOP + ROW * len(names) / 2 - 6
     figure.rect(ROOT - 4, middle - 4, 8, 8, fill="currentColor")
-    if alpha < 1:
-        figure.text(JOIN + 6, middle + 19, exact(reached * (1 - alpha)), anchor="end", size=11)
+    if 1 - alpha > 1e-12:
+        figure.text(JOIN + 6, y0 + 34, _("✗ {chance} in all").format(chance=exact(reached * (1 - alpha))), anchor="end", size=11)
     for i, (id_, (guessed, keep, kept, lost, again)) in enumerate(zip(names, lines)):
         y = y0 + TOP + ROW * i + 12
         if guessed:
             figure.line(ROOT + 4, middle, GUESS - 4, y)
-            figure.text(GUESS, y + 4, f"{id_} {exact(reached * guessed)}")
+            figure.text(GUESS, y + 4, f"{id_} {exact(reached * guessed)}", size=12)
         if kept:
-            figure.line(GUESS + 62, y, BRANCH, y - 8)
+            figure.line(GUESS + 58, y, BRANCH, y - 8)
             figure.text(BRANCH + 4, y - 5, f"✓ × {exact(keep)} = {exact(reached * kept)}", size=11)
-            figure.line(BRANCH + 110, y - 9, OUT - 4, y - 5)
+            figure.line(BRANCH + 98, y - 9, OUT - 4, y - 5)
         if lost > 1e-12:
-            figure.line(GUESS + 62, y, BRANCH, y + 12, dashed=True)
+            figure.line(GUESS + 58, y, BRANCH, y + 12, dashed=True)
             figure.text(BRANCH + 4, y + 16, f"✗ × {exact(1 - keep)} = {exact(reached * lost)}", size=11)
-            figure.line(BRANCH + 110, y + 12, JOIN, middle, dashed=True)
+            figure.line(BRANCH + 98, y + 12, JOIN, middle, dashed=True)
         if again > 1e-12:
             figure.line(JOIN, middle, OUT - 4, y + 3, dashed=True)
         _sum(figure, id_, reached * kept, reached * again, y)
@@ -131,7 +133,7 @@ def _bonus(figure, names, p, y0, reached, gamma):
     figure.text(ROOT - 6, y0 + 15, words.format(chance=exact(reached)), bold=True)
     figure.line(ROOT + 4, y0 + 38, GUESS - 4, y0 + 38)
     for i, (id_, share) in enumerate(zip(names, p)):
-        figure.text(GUESS + 104 * i, y0 + 42, f"{id_} {exact(reached * float(share))}")
+        figure.text(GUESS + 86 * i, y0 + 42, f"{id_} {exact(reached * float(share))}", size=12)
 
 
 CONTROL = Control(
