@@ -92,18 +92,17 @@ def draw_round(rng):
     return guesses, q, p, [(2 * rng.randrange(32) + 1) / 64 for _ in range(gamma + 1)]
 
 
-Q0, P0 = [0.75, 0.125, 0.125], [0.25, 0.25, 0.5]
-Q1_, P1_ = [0.5, 0.25, 0.25], [0.25, 0.5, 0.25]
-P2_ = [0.125, 0.25, 0.625]
+Q0, P0, LAST = [0.75, 0.125, 0.125], [0.25, 0.25, 0.5], [0.125, 0.25, 0.625]
+QS, PS = [[0.8, 0.2], [0.6, 0.4]], [[0.2, 0.8], [0.3, 0.7], [0, 1]]
 Q1 = Question(
     "13_speculative.q1", "check_round", points=5, reference=checked, draw=draw_round, fresh=40, whole=True,
     cases=(
-        Case(([0], [Q0], [P0, P2_], [0.3, 0.9]), {"kept": [0], "next": 2}),
-        Case(([0], [Q0], [P0, P2_], [0.4, 0.2]), {"kept": [], "next": 1}),
-        Case(([0, 0], [Q0, Q1_], [P0, P1_, P2_], [0.3, 0.5, 0.9]), {"kept": [0], "next": 1}),
-        Case(([1, 2], [Q0, Q1_], [P0, P1_, P2_], [0.9, 0.9, 0.2]), {"kept": [1, 2], "next": 1}),
-        Case(([0, 1], [Q0, Q1_], [P0, P1_, P2_], [0.9, 0.6, 0.1]), {"kept": [], "next": 2}),
-        Case(([2], [Q0], [[0.5, 0.5, 0.0], P2_], [0.0, 0.7]), {"kept": [], "next": 1}),
+        Case(([0], [Q0], [P0, LAST], [0.3, 0.9]), {"kept": [0], "next": 2}),
+        Case(([0], [Q0], [P0, LAST], [0.4, 0.2]), {"kept": [], "next": 1}),
+        Case(([0, 0], QS, PS, [0, 0.5, 0]), {"kept": [0], "next": 1}),
+        Case(([1, 1], QS, PS, [0.9, 0.9, 0]), {"kept": [1, 1], "next": 1}),
+        Case(([0, 1], QS, PS, [0.9, 0, 0]), {"kept": [], "next": 1}),
+        Case(([2], [Q0], [[0.5, 0.5, 0.0], LAST], [0.0, 0.7]), {"kept": [], "next": 1}),
     ),
     mistakes=(
         Mistake("every guess kept", lambda *a: checked(*a, keep=lambda q, p, x: 2.0),
