@@ -277,7 +277,16 @@ MUST_SHOW = {
         r'adapter="travel"\) == \(\[\], 0\)', r'wrong == "600" and found', r"polynomial\(honest\) == polynomial\(forged\)",
         r"pool\.num_free == 8 and b\.block_table", r"\(right, wrong\) == \(152, 728\)",
         r"not set\(taken\) & set\(a\.block_table\)", r"\(left_after\(0\), left_after\(3\)\) == \(0, 24\)"],
-    # 13
+    "13_speculative": [
+        r"assert out == plain\.tokens", r"all\(run\.tokens == plain\.tokens for run in runs\)", r"emitted\(q, p\) == p",
+        r"found\[a, b, c, d\] == P\[0\]\[a\] \* P\[a\]\[b\]", r"\.max\(\) <= 1e-15", r"alpha == 1 - distance",
+        r"expected_tokens\(0\.5, 2\) == 1\.75", r"mixed == 3", r"high\[0\] > high\[1\]", r"pool\.num_blocks - pool\.num_free ==",
+        r"paged\.seq_len == 40 \+ 21 - 1", r"expected_speedup\(c, gamma, c\) <= 1", r"speed\[128\] < 1",
+        r"list\(text\) for text in zip\(\*beside\)\] == alone",
+        r"wrong == q == ", r"wrong == \[F\(3, 8\), F\(1, 4\), F\(3, 8\)\]", r"sum\(raw\) == F\(3, 4\)",
+        r"emitted\(q, p, drawn=drawn\) == gives != p", r"kept == F\(9, 32\)", r"wrong == \[F\(37, 48\)",
+        r"without_bonus\(1, 1\) == 1", r"first == 19", r"== \(14, 29\)", r"== \(36, 24, 59\)",
+        r"cache\.seq_len == 40 \+ 4 - 1"],
     "14_kv_quantization": [
         r"abs\(got - law\)\.max\(\) <= 1e-12", r"counts\.values\(\)\) == \[0, 0, 0, 2, 24, 33, 1\]",
         r'== 32 and vector_bytes\(16, "int4"\) == 8 \+ 4 == 12', r"131_072, 65_536, 67_584, 69_632, 34_816, 36_864",
