@@ -27,8 +27,8 @@ def workload(name, n=100, seed=1):
 def _chat(rng, n):
     requests, arrival = [], 0
     for i in range(n):
-        arrival += round(rng.expovariate(1 / 160))
-        user = rng.randrange(2000, 4000) if rng.random() < 0.1 else rng.randrange(40, 400)
+        arrival += round(rng.expovariate(1 / 175))
+        user = rng.randrange(1500, 3000) if rng.random() < 0.1 else rng.randrange(40, 400)
         requests.append(Request(i, arrival, 512 + user, rng.randrange(12, 49), "system prompt", 512))
     return requests
 
@@ -40,8 +40,8 @@ def _batch(rng, n):
 def _documents(rng, n):
     requests, arrival, document = [], 0, None
     for i in range(n):
-        arrival += round(rng.expovariate(1 / 1700))
+        arrival += round(rng.expovariate(1 / 1400))
         if document is None or rng.random() < 0.5:
             document = (f"document {i}", rng.randrange(3000, 12_000))
-        requests.append(Request(i, arrival, document[1] + rng.randrange(30, 100), rng.randrange(40, 160), *document))
+        requests.append(Request(i, arrival, document[1] + rng.randrange(30, 100), rng.randrange(20, 80), *document))
     return requests
