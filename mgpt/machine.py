@@ -1,8 +1,10 @@
 """A stated machine and the roofline rule: how long a pass takes, from counted operations and bytes.
 
 Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth) (Williams et al. 2009).  FLOPs
-and bytes are those of `mgpt.cost`: the weights once a pass, K and V once for each request in it.  Dequantizing and
-activations cost nothing here, and every product reaches the peak: what a format gains is what a perfect kernel would.
+and bytes are those of `mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted
+as by a kernel that leaves out what the causal mask hides, so a prompt costs the same in one piece and in chunks.
+Dequantizing and activations cost nothing here, and every product reaches the peak: what a format gains is what a
+perfect kernel would.
 """
 
 from dataclasses import dataclass
@@ -100,13 +102,13 @@ class Roofline:
         self.weights, self.kv = weight_bytes(config, weights), kv_bytes_per_position(config, kv)
 
     def work(self, passes):
-        """(FLOPs, bytes), ints: each new position times the weights, and over all positions that it sees."""
-        flops, seen = 0, 0
+        """(FLOPs, bytes), ints: each new position through the weights, and over the positions that it sees."""
+        flops, read = 0, 0
         for start, new, rows in passes:
-            end = start + new
-            flops += new * (self.per_position + self.per_seen * end) + rows * self.head
-            seen += end
-        return flops, self.weights + self.kv * seen
+            seen = new * start + new * (new + 1) // 2
+            flops += new * self.per_position + seen * self.per_seen + rows * self.head
+            read += start + new
+        return flops, self.weights + self.kv * read
 
     def ms(self, passes):
         """overhead + the longer of computing and reading."""

@@ -233,7 +233,17 @@ MUST_SHOW = {
     # 12
     # 13
     # 14
-    # 15
+    "15_choosing": [
+        r"times == \[12\.74, 14\.70, 117\.04\]", r"balance == 103", r"\(131072, 505\)", r"abs\(whole - trace\.e2e\)",
+        r'chat\["KV cache"\] == \(0\.0, 0\.70\)', r'batch\["continuous batching"\] == \[254, 412\]',
+        r'documents\["prefix cache"\] == \(0\.475, 1\.0\)', r"len\(refused\) == 35", r"len\(set\(best\.values\(\)\)\) == 3",
+        r"kept\.makespan == none\.makespan", r"round\(share, 4\) == 0\.0011", r"int8\.ms\(prompt\) == rule\.ms\(prompt\)",
+        r"few == \[16, 16\]", r"paged\.peak_blocks, whole\.peak_blocks", r"waves\.makespan == serve", r"waits == \[1076, 1141, 1642\]",
+        r"shared\.positions_reused == 0", r"rates == \[507, 550, 457\]", r"chunked \+ cached - base, 2\) == 1\.20",
+        r"slow\.positions_computed > fast", r"results == \[\(0\.99, 9\), \(0\.91, 12\)\]",
+        r"passes\[0\] < passes\[1\] and good\[0\] < good\[1\]", r'pace\["static"\] < pace', r"\(wrong, right\) == \(131_072, 32_320\)",
+        r"gib - gb == 65_536 - 61_035", r"broken > promised", r"many\.throughput > ", r"goodput\[0\] >= 0\.97 > goodput\[1\]",
+        r"promise > 1 >= both"],
 }
 
 

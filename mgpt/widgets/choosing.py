@@ -12,7 +12,7 @@ from mgpt.widgets.svg import Figure
 from mgpt.widgets.tradeoffs import LABELS, changed_answers, shown
 from mgpt.workloads import workload
 
-SIZES = {"chat": 20, "batch": 20, "documents": 6}  # small enough to follow every touch
+TRACES = {"chat": (20, 1), "batch": (20, 1), "documents": (6, 2)}  # requests, seed: small enough to follow every touch
 CHOSEN = ("policy", "sharing", "budget", "block", "kv", "max_active", "memory")
 MOST_KEPT = 4
 LEFT, RIGHT = 64, 462
@@ -30,7 +30,7 @@ def setting_of(state):
 @functools.lru_cache(maxsize=64)
 def run(scenario, setting, memory):
     """The Outcome of a Setting within so many bytes of KV memory."""
-    return serve(workload(scenario, SIZES[scenario]), setting, memory=memory)
+    return serve(workload(scenario, *TRACES[scenario]), setting, memory=memory)
 
 
 def outcome_of(state):

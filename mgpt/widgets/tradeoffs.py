@@ -15,7 +15,7 @@ from mgpt.workloads import workload
 
 BASE = Setting(max_active=16, block_size=64)
 SIZES = {"chat": 100, "batch": 100, "documents": 40}
-SLO = {"chat": {"ttft": 1000, "tpot": 40}, "batch": None, "documents": {"ttft": 8000}}
+SLO = {"chat": {"ttft": 1000, "tpot": 40}, "batch": None, "documents": {"ttft": 5000}}
 LABELS = {"chat": N_("chat"), "batch": N_("offline batch"), "documents": N_("long documents")}
 MIB = 2**20
 LEFT, ROW, TOP, PANEL, GAP, PAD = 152, 22, 52, 92, 16, 6
@@ -149,7 +149,8 @@ def tradeoff_chart(figure_name):
             figure.text(x, bottom + 15, f"{part * top:g}", anchor="middle", size=11)
         for i, (before, after) in enumerate(goals[name]):
             y, x1, x2 = TOP + ROW * i + 11, *(left + PAD + value / top * (PANEL - 2 * PAD) for value in (before, after))
-            figure.line(x1, y, x2, y, width=2)
+            if abs(x2 - x1) > 4:
+                figure.line(x1 + (4 if x2 > x1 else -4), y, x2, y, width=2)
             figure.rect(x2 - 4, y - 4, 8, 8, fill="k", stroke="currentColor")
             figure.rect(x1 - 4, y - 4, 8, 8, thick=True, stroke="time")
     return figure
