@@ -76,15 +76,15 @@ class Technique:
         return tuple(goal(name, outcome) for outcome, _setting, _config in self.runs(name))
 
 
-COMPUTED = Measure(N_("positions computed"), lambda o, s, c: o.positions_computed)
-A_POSITION = Measure(N_("KiB of KV a position"), lambda o, s, c: kv_bytes_per_position(c, s.kv) / 1024)
-VECTORS = Measure(N_("K and V vectors kept of a position"), lambda o, s, c: 2 * c.n_layer * c.n_kv_head)
-READ = Measure(N_("GiB of weights read a pass"), lambda o, s, c: weight_bytes(c, s.weights) / 2**30)
-ROOM = Measure(N_("positions the pool holds"), lambda o, s, c: o.pool_blocks * o.block_size)
-W_CHANGED = Measure(N_("MG-2's answers changed"), lambda o, s, c: changed_answers("weights", s.weights))
-KV_CHANGED = Measure(N_("MG-2's answers changed"), lambda o, s, c: changed_answers("KV", s.kv))
+COMPUTED = Measure(N_("computed"), lambda o, s, c: o.positions_computed)
+A_POSITION = Measure(N_("KV a position, KiB"), lambda o, s, c: kv_bytes_per_position(c, s.kv) / 1024)
+VECTORS = Measure(N_("K/V vectors kept"), lambda o, s, c: 2 * c.n_layer * c.n_kv_head)
+READ = Measure(N_("weights read, GiB"), lambda o, s, c: weight_bytes(c, s.weights) / 2**30)
+ROOM = Measure(N_("room"), lambda o, s, c: o.pool_blocks * o.block_size)
+W_CHANGED = Measure(N_("answers changed"), lambda o, s, c: changed_answers("weights", s.weights))
+KV_CHANGED = Measure(N_("answers changed"), lambda o, s, c: changed_answers("KV", s.kv))
 TECHNIQUES = (
-    Technique(N_("KV cache"), COMPUTED, Measure(N_("peak MiB of KV"), lambda o, s, c: o.peak_kv_bytes / MIB),
+    Technique(N_("KV cache"), COMPUTED, Measure(N_("peak KV, MiB"), lambda o, s, c: o.peak_kv_bytes / MIB),
               without={"kv_cache": False}),
     Technique(N_("GQA, 8 of 32 KV heads"), A_POSITION, VECTORS, without={"kv_heads": 32}),
     Technique(N_("MQA, 1 of 8 KV heads"), A_POSITION, VECTORS, with_it={"kv_heads": 1}),
@@ -92,24 +92,27 @@ TECHNIQUES = (
     Technique(N_("INT4 weights"), READ, W_CHANGED, with_it={"weights": "int4"}),
     Technique(N_("INT8 KV"), ROOM, KV_CHANGED, with_it={"kv": "int8"}),
     Technique(N_("INT4 KV"), ROOM, KV_CHANGED, with_it={"kv": "int4"}),
-    Technique(N_("paged KV"), Measure(N_("requests at once"), lambda o, s, c: o.peak_active),
-              Measure(N_("block table entries"), lambda o, s, c: o.peak_blocks), without={"block_size": None}),
+    Technique(N_("paged KV"), Measure(N_("at once"), lambda o, s, c: o.peak_active),
+              Measure(N_("table entries"), lambda o, s, c: o.peak_blocks), without={"block_size": None}),
     Technique(N_("continuous batching"), Measure(N_("p95 TTFT, ms"), lambda o, s, c: summarize(o.traces).ttft.p95),
               Measure(N_("p95 TPOT, ms"), lambda o, s, c: summarize(o.traces).tpot.p95), without={"policy": "static"}),
     Technique(N_("chunked prefill, 128"), Measure(N_("longest gap, ms"), lambda o, s, c: o.longest_gap),
               Measure(N_("passes"), lambda o, s, c: o.passes), with_it={"token_budget": 128}),
-    Technique(N_("prefix cache"), COMPUTED, Measure(N_("blocks kept unused"), lambda o, s, c: o.idle_blocks),
+    Technique(N_("prefix cache"), COMPUTED, Measure(N_("blocks idle"), lambda o, s, c: o.idle_blocks),
               with_it={"sharing": "dynamic"}),
     Technique(N_("speculation, α = 0.8"), Measure(N_("passes"), lambda o, s, c: o.passes),
-              Measure(N_("guesses computed and lost"), lambda o, s, c: o.guesses_lost),
+              Measure(N_("guesses lost"), lambda o, s, c: o.guesses_lost),
               with_it={"gamma": 4, "alpha": 0.8}),
 )
 
 
 def shown(value):
-    """A number for a table: thousands apart, two decimals below 10 and one below 100."""
+    """A number for a table: three figures and k or M from 10,000 on; two decimals below 10, one below 100."""
     if value is None:
         return "–"
+    for size, unit in ((10**6, "M"), (10**3, "k")):
+        if value >= max(size, 10_000):
+            return f"{value / size:.3g} {unit}"
     if value == int(value) or value >= 100:
         return f"{round(value):,}"
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
