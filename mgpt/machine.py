@@ -1,6 +1,6 @@
 """A stated machine and the roofline rule: how long a pass takes, from counted operations and bytes.
 
-Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth) (Williams et al. 2009).  FLOPs
+Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth).  FLOPs
 and bytes are those of `mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted
 as by a kernel that leaves out what the causal mask hides, so a prompt costs the same in one piece and in chunks.
 Dequantizing and activations cost nothing here, and every product reaches the peak: what a format gains is what a

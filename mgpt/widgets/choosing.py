@@ -128,7 +128,9 @@ def picture(outcome, report, state):
         figure.line(x, y - 20, x, y + 16, dashed=True)
         figure.text(x, y - 24, f"{_('limit')} {shown(limit)}", anchor="middle" if x < 400 else "end", size=11)
         if stats.p95 is not None:
-            figure.text(LEFT + stats.p95 * scale, y + 31, "p95", anchor="middle", size=11)
+            x = LEFT + stats.p95 * scale
+            figure.line(x, y + 16, x, y + 21)
+            figure.text(min(x, RIGHT - 78), y + 31, "p95", anchor="middle", size=11)
     y, scale = 186, (RIGHT - LEFT) / memory
     figure.text(8, y + 12, "KV", bold=True)
     figure.rect(LEFT, y, RIGHT - LEFT, 16, dashed=True)
