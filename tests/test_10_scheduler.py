@@ -566,7 +566,8 @@ def test_every_row_of_the_panel_is_the_schedulers_row(state):
             assert (f"#{entry.outputs}" in text) == entry.sampled
             assert (f"{entry.start}:{entry.start + entry.inputs}" in text) if entry.inputs else ":" not in text
         assert shown.note == CLOCK_RULE
-        assert f"Preempted: {', '.join(row.preempted)}," in shown.sentence if row.preempted else "Preempted" not in shown.sentence
+        lost = f"Preempted: {', '.join(row.preempted)}," if row.preempted else ""
+        assert lost in shown.sentence and ("Preempted" in shown.sentence) == bool(lost)
         for served, line in zip(run.requests.values(), shown.more[0].rows):
             known = [None if end is None or end > done else end - served.arrival
                      for end in (served.output_ticks and served.output_ticks[0] + 1, served.completion)]

@@ -10,9 +10,9 @@ from mgpt.config import GPTConfig
 from mgpt.generate import generate_cached
 from mgpt.model import init_params
 from mgpt.widgets import load, respond
-from mgpt.widgets.control import Choice, Number, Text
+from mgpt.widgets.control import PLAY, PLAY_ALL, Choice, Control, Number, Text, View
 from mgpt.widgets.lab import panel
-from mgpt.widgets.svg import COLOURS
+from mgpt.widgets.svg import COLOURS, Figure
 
 FOLDER = Path(__file__).parents[1] / "mgpt" / "widgets"
 CONTROLS = sorted(path.stem for path in FOLDER.glob("*.py") if re.search(r"^CONTROL = ", path.read_text(), flags=re.M))
@@ -104,6 +104,95 @@ def test_the_live_face_in_jupyterlab_shows_the_same_view(name):
         assert box.children[-1].value == control.view_html({})
     assert {"text/html", "application/vnd.jupyter.widget-view+json"} <= set(control._repr_mimebundle_())
     assert isinstance(box, ipywidgets.VBox)
+
+
+# ------------------------------------------------------------------ play
+PLAYING = [name for name in CONTROLS if load(name).play]
+
+
+def test_the_stepper_and_the_scheduler_can_be_played():
+    assert {"decode_stepper", "scheduler_panel"} <= set(PLAYING)
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_play_repeats_one_of_the_actions_and_only_then_has_a_button(name):
+    control = load(name)
+    assert (control.play in control.actions) == bool(control.play) and not {PLAY, PLAY_ALL} & set(control.actions)
+    assert control.rewind in ("", *control.actions)
+    button = f'<button type="button" data-play="{control.play}" aria-pressed="false" disabled>Play</button>'
+    assert control.html().count("data-play") == control.html().count(button) == bool(control.play)
+    if not control.play:
+        with pytest.raises(KeyError):
+            control.act(PLAY, {})
+
+
+def beats(control, state):
+    """The states that a play from `state` goes through, in pages and in JupyterLab alike."""
+    seen, action = [state], PLAY
+    while (after := control.act(action, seen[-1])) != seen[-1]:
+        seen.append(after)
+        action = control.play
+        assert len(seen) < 1000
+    return seen
+
+
+@pytest.mark.parametrize("name", PLAYING)
+def test_a_play_ends_by_itself_and_pressed_at_the_end_it_begins_again(name):
+    control = load(name)
+    first = beats(control, control.start())
+    assert len(first) >= 3
+    shown = [control.view_html(state) for state in first]
+    assert all(before != after for before, after in zip(shown, shown[1:]))  # no beat in which nothing moves
+    again = beats(control, first[-1])
+    assert again[-1] == first[-1] and len(again) >= 3
+    assert again[1] == (control.act(control.rewind, first[-1]) if control.rewind else first[-1] | control.hidden)
+    for state in (first[1], first[-1]):
+        assert control.act(PLAY_ALL, state) == first[-1]
+    assert respond(name, first[1], PLAY_ALL) == {"state": first[-1], "html": shown[-1]}
+
+
+@pytest.mark.parametrize("name", PLAYING)
+def test_a_wrong_input_is_said_and_does_not_play(name):
+    item = next(item for item in load(name).inputs if isinstance(item, Number))
+    for action in (PLAY, PLAY_ALL):
+        answer = respond(name, {item.name: item.high + 1}, action)
+        assert answer["state"] == {item.name: item.high + 1} and 'role="alert"' in answer["html"]
+
+
+def test_an_action_without_an_end_is_not_played_for_ever():
+    picture = Figure("figure-endless", 10, 10, "title", "description")
+    endless = Control("endless", "Endless", (), lambda state: View((picture,), ("n",), ((state["n"],),), "n."),
+                      actions={"more": ("More", lambda state: {"n": state["n"] + 1})}, hidden={"n": 0}, play="more")
+    assert endless.act(PLAY_ALL, {}) == {"n": 1000} and endless.act(PLAY, {"n": 7}) == {"n": 8}
+
+
+@pytest.mark.parametrize("name", PLAYING)
+def test_play_in_jupyterlab_goes_beat_by_beat_and_stops_when_anything_is_touched(name):
+    control = load(name)
+    box = panel(control)
+    view, (*_actions, player, undo, reset) = box.children[-1], box.children[-2].children
+    expected = beats(control, control.start())
+
+    def beat():
+        """What the front end sends while it plays."""
+        player.set_state({"playing": True, "value": player.value + 1})
+
+    for state in expected[1:]:
+        beat()
+        assert player.playing and view.value == control.view_html(state)
+    beat()
+    assert not player.playing and view.value == control.view_html(expected[-1])
+    undo.click()  # one undo for all beats
+    assert view.value == control.view_html(control.start())
+    beat()
+    reset.click()
+    assert not player.playing and view.value == control.view_html(control.start())
+    beat()
+    number = next(i for i, item in enumerate(control.inputs) if isinstance(item, Number))
+    box.children[number].value = control.inputs[number].high
+    assert not player.playing
+    player.set_state({"value": 0})  # its stop button
+    assert view.value == control.view_html(expected[1] | {control.inputs[number].name: control.inputs[number].high})
 
 
 def test_an_unknown_control_is_named():

@@ -9,7 +9,9 @@
 
   function ask(request) {
     if (!worker) {
-      worker = new Worker(new URL("_static/live-worker.js", root), { type: "module" });
+      const script = new URL("_static/live-worker.js", root);
+      script.searchParams.set("language", document.documentElement.lang.replace("-", "_"));
+      worker = new Worker(script, { type: "module" });
       worker.onmessage = ({ data }) => waiting.get(data.id)(data);
       worker.onerror = () => {
         waiting.forEach((done) => done({ lost: true }));
@@ -49,9 +51,11 @@
     const said = section.querySelector(".mgpt-said");
     const fields = Object.fromEntries([...form.elements].filter((item) => item.name).map((item) => [item.name, item]));
     const undo = form.querySelector("[data-undo]");
+    const play = form.querySelector("[data-play]");
     const past = [];
     let now = null; // the whole state as Python gave it last
     let newest = 0;
+    let playing = null; // the play that goes on, if any
 
     const inputs = () => Object.fromEntries(Object.entries(fields).map(([key, item]) => [key, item.value]));
 
@@ -61,30 +65,60 @@
       section.setAttribute("aria-busy", "true");
       if (!now) now = (await ask({ name, state: {} })).answer?.state ?? null; // what undo goes back to
       const { answer, error, lost } = await ask({ name, state: { ...now, ...state }, action });
-      if (turn !== newest) return; // a later change is on its way
+      if (turn !== newest) return false; // a later change is on its way
       section.removeAttribute("aria-busy");
       const failure = lost ? note.dataset.lost : error;
       note.textContent = failure ? note.dataset.failed.replace("{error}", failure) : "";
-      if (failure) return;
-      if (remember && JSON.stringify(answer.state) !== JSON.stringify(now)) past.push(now);
+      if (failure) return false;
+      const moved = JSON.stringify(answer.state) !== JSON.stringify(now);
+      if (remember && moved) past.push(now);
       now = live[name] = answer.state;
       view.innerHTML = answer.html;
-      said.textContent = view.querySelector(".mgpt-sentence")?.textContent ?? "";
+      if (!playing) speak();
       for (const [key, item] of Object.entries(fields)) {
         const typing = item === document.activeElement && remember && !action;
         if (!typing && String(now[key]) !== item.value) item.value = now[key];
       }
       undo.disabled = past.length === 0;
       writeAddress();
+      return moved;
+    }
+
+    const speak = () => { said.textContent = view.querySelector(".mgpt-sentence")?.textContent ?? ""; };
+
+    // Play repeats an action until it changes nothing or something is touched; one undo takes all of it back.  A screen
+    // reader hears where it ends, not every beat; who wants no motion gets the end at once.
+    async function startPlay() {
+      const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+      if (still) return show(inputs(), "play-all");
+      const mine = playing = {};
+      play.setAttribute("aria-pressed", "true");
+      view.setAttribute("aria-busy", "true");
+      let moved = await show(inputs(), "play");
+      while (moved && playing === mine) {
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        moved = playing === mine && await show(inputs(), play.dataset.play, false);
+      }
+      if (playing === mine) stopPlay();
+    }
+    function stopPlay() {
+      if (!playing) return;
+      playing = null;
+      play.setAttribute("aria-pressed", "false");
+      view.removeAttribute("aria-busy");
+      speak();
     }
 
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("input", () => show(inputs()));
+    form.addEventListener("input", () => { stopPlay(); show(inputs()); });
     form.addEventListener("focusin", () => { if (!now && !newest) show({}); });
     form.addEventListener("click", (event) => {
       const button = event.target.closest("button");
       if (!button) return;
-      if (button.dataset.action) show(inputs(), button.dataset.action);
+      const played = playing;
+      stopPlay();
+      if (button === play) { if (!played) startPlay(); }
+      else if (button.dataset.action) show(inputs(), button.dataset.action);
       else if (button === undo) { if (past.length) show(past.pop(), null, false); }
       else if ("reset" in button.dataset) reset();
     });

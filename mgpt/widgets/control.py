@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from mgpt.text import N_, _
 from mgpt.widgets.svg import Figure, style
 
+# Two actions of every control that plays: the first beat after Play is pressed, which begins again at the end; and
+# all beats at once, for those who want no motion.
+PLAY, PLAY_ALL = "play", "play-all"
+PLAY_LABEL, MOST_BEATS = N_("Play"), 1000
 
 @dataclass(frozen=True)
 class Number:
@@ -102,7 +106,11 @@ class View:
 class Control:
     """name: a word for addresses and ids.  view(state): a View of a state whose inputs are all valid (a ValueError
     it raises is shown to the person).  actions: name -> (label, state -> state), shown as buttons; hidden: further
-    state that only actions change, with its start value."""
+    state that only actions change, with its start value.
+
+    play: the action that a Play button repeats, about once a second, until it changes nothing; "" for no such button.
+    rewind: the action that begins again where Play is pressed at the end; "" for the start values of `hidden`.
+    """
 
     name: str
     title: str
@@ -110,6 +118,8 @@ class Control:
     view: Callable[[dict], View]
     actions: dict = field(default_factory=dict)
     hidden: dict = field(default_factory=dict)
+    play: str = ""
+    rewind: str = ""
 
     def start(self):
         """The state that the control begins with."""
@@ -121,8 +131,21 @@ class Control:
         return state | {item.name: item.read(state[item.name]) for item in self.inputs}
 
     def act(self, action, state):
-        """The state after an action."""
-        return self.actions[action][1](self.read(state))
+        """The state after one of `actions`, or after PLAY or PLAY_ALL where the control plays."""
+        state = self.read(state)
+        if action == PLAY and self.play:
+            after = self.act(self.play, state)
+            return self._rewound(state) if self.view_html(after) == self.view_html(state) else after
+        if action == PLAY_ALL and self.play:
+            for _beat in range(MOST_BEATS):
+                before, state = state, self.act(self.play, state)
+                if state == before:
+                    break
+            return state
+        return self.actions[action][1](state)
+
+    def _rewound(self, state):
+        return self.act(self.rewind, state) if self.rewind else state | self.hidden
 
     def view_html(self, state):
         """Picture, table and sentence as HTML; for a wrong input, the sentence that says so."""
@@ -143,6 +166,9 @@ class Control:
         fields = "".join(self._field(item, state[item.name]) for item in self.inputs)
         buttons = "".join(f'<button type="button" data-action="{name}" disabled>{html.escape(_(label))}</button>'
                           for name, (label, _change) in self.actions.items())
+        if self.play:
+            buttons += (f'<button type="button" data-play="{self.play}" aria-pressed="false" disabled>'
+                        f"{html.escape(_(PLAY_LABEL))}</button>")
         for name, label in (("undo", N_("Undo")), ("reset", N_("Reset"))):
             buttons += f'<button type="button" data-{name} disabled>{html.escape(_(label))}</button>'
         return (f'<section class="mgpt-control" data-control="{self.name}" aria-label="{html.escape(_(self.title))}">'
@@ -175,12 +201,12 @@ class Control:
 
 def _table(label, header, rows, caption=None):
     """A table in a region that scrolls by itself, and by the keyboard."""
-    head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in header)
+    head = "".join(f'<th scope="col">{html.escape(_(str(cell)))}</th>' for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    named = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    return (f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(label)}">'
+    named = f"<caption>{html.escape(_(caption))}</caption>" if caption else ""
+    return (f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(_(label))}">'
             f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
 def _shown(cell):
-    return "–" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell)
+    return "–" if cell is None else f"{cell:g}" if isinstance(cell, float) else _(str(cell))

@@ -77,4 +77,5 @@ CONTROL = Control(
     view=view,
     actions={"step": (N_("Next pass"), lambda state: state | {"passes": min(state["passes"] + 1, state["outputs"])})},
     hidden={"passes": 1},
+    play="step",
 )

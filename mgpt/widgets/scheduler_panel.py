@@ -92,8 +92,9 @@ def sentence(ticks, timeline):
     served = ", ".join(f"{key} {cell(entry)}" for key, entry in row.requests.items() if entry.inputs) or _("nobody")
     lost = _(" Preempted: {names}, whose positions are computed again.").format(
         names=", ".join(map(str, row.preempted))) if row.preempted else ""
-    words = _("Tick {tick} of {n} serves {served}.{lost} {computed} positions computed so far, {reused} reused; blocks: {use} in "
-              "use, {resident} resident, {reserved} reserved; peaks so far {peak} resident and {peak_reserved} reserved.")
+    words = _("Tick {tick} of {n} serves {served}.{lost} {computed} positions computed so far, {reused} reused; "
+              "blocks: {use} in use, {resident} resident, {reserved} reserved; peaks so far {peak} resident and "
+              "{peak_reserved} reserved.")
     return words.format(
         tick=row.tick, n=f"0–{len(timeline.ticks) - 1}", served=served, lost=lost, computed=row.positions_computed,
         reused=row.positions_reused, use=row.blocks_in_use, resident=row.blocks_resident, reserved=row.blocks_reserved,
@@ -120,7 +121,8 @@ INPUTS = (
     Choice("sharing", N_("Shared prefix"), "none", {
         "none": N_("computed by each"), "prewarmed": N_("computed beforehand"), "dynamic": N_("found when computed")}),
     Number("budget", N_("Token budget"), 0, 0, 64, unit=N_("(positions a tick; 0: no limit)")),
-    Choice("chunked", N_("Prompts beyond the budget"), "yes", {"yes": N_("cut into chunks"), "no": N_("wait until whole")}),
+    Choice("chunked", N_("Prompts beyond the budget"), "yes", {
+        "yes": N_("cut into chunks"), "no": N_("wait until whole")}),
     Number("pool", N_("Pool"), 0, 0, 64, unit=N_("(KV blocks; 0: no limit)")),
     Choice("reserve", N_("Reserved at admission"), "full", {
         "full": N_("prompt and outputs"), "prompt": N_("the prompt alone")}),
@@ -136,7 +138,7 @@ ACTIONS = {
 
 
 def panel(name, title, defaults=None):
-    """The panel as a Control of another file: CONTROL = panel(<the file's name>, N_("its title"), {"sharing": "dynamic"}).
+    """The panel as a Control of another file: CONTROL = panel(<its name>, N_("its title"), {"sharing": "dynamic"}).
 
     defaults: start values by name: of the inputs above, and "ticks", how many ticks are done (ALL: the whole run).
     A value that an input does not allow is a ValueError, and so is a name that there is not.
@@ -146,7 +148,8 @@ def panel(name, title, defaults=None):
     inputs = tuple(replace(item, default=item.read(defaults.pop(item.name, item.default))) for item in INPUTS)
     if defaults:
         raise ValueError(f"defaults must be named like the panel's inputs, not {sorted(defaults)}")
-    return Control(name, title, inputs, functools.partial(view, name=name), ACTIONS, hidden)
+    return Control(name, title, inputs, functools.partial(view, name=name), ACTIONS, hidden,
+                   play="step", rewind="first")
 
 
 CONTROL = panel("scheduler_panel", N_("The scheduler, tick by tick"))

@@ -180,3 +180,79 @@ def test_times_and_bytes_of_a_first_answer_are_kept_for_people(visit):
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     (ARTEFACTS / "live.json").write_text(json.dumps(measured, indent=1))
     assert measured["bytes, cold"] > 5_000_000
+
+
+# ------------------------------------------------------------------ play
+PLAY = '[data-control="decode_stepper"] [data-play]'
+
+
+def sentence(page):
+    return page.locator('[data-control="decode_stepper"] .mgpt-sentence').inner_text()
+
+
+def wait_for_output(page, number):
+    page.wait_for_function("n => document.querySelector('.mgpt-sentence').textContent.startsWith(`Output ${n} has`)",
+                           arg=number, timeout=120_000)
+
+
+def test_play_goes_on_by_itself_to_the_end_and_one_undo_takes_it_back(visit):
+    guest = visit()
+    page = guest.open("book/02_cache.html")
+    play = page.locator(PLAY)
+    play.focus()
+    page.evaluate("""() => { window.spoken = []; new MutationObserver(() => spoken.push(document.querySelector('.mgpt-said').textContent))
+                     .observe(document.querySelector('.mgpt-said'), { childList: true }); }""")
+    settle(page, "decode_stepper", timeout=120_000)
+    page.keyboard.press("Enter")
+    wait_for_output(page, 2)
+    assert play.get_attribute("aria-pressed") == "true" and "prompt=8" in page.url and "passes=2" in page.url
+    wait_for_output(page, 4)
+    page.wait_for_selector(PLAY + '[aria-pressed="false"]', timeout=10_000)
+    assert view(page, "decode_stepper") == as_browser_writes(page, respond("decode_stepper", {"passes": 4})["html"])
+    assert play.evaluate("element => element === document.activeElement")
+    spoken = [text for text in page.evaluate("spoken") if not text.startswith("Output 1 ")]
+    assert len(spoken) == 1 and spoken[0].startswith("Output 4 has been chosen")  # no beat is read out before the last
+    page.locator("[data-undo]").click()
+    wait_for_output(page, 1)
+    assert page.locator("[data-undo]").is_disabled() and guest.problems == []
+
+
+@pytest.mark.parametrize("touch", ["input", "undo", "reset", "step", "pause"])
+def test_a_play_stops_when_anything_is_touched(visit, touch):
+    page = visit().open("book/02_cache.html#decode_stepper?outputs=40")
+    settle(page, "decode_stepper", timeout=120_000)
+    page.locator(PLAY).click()
+    wait_for_output(page, 2)
+    if touch == "input":
+        page.locator("#decode_stepper-prompt").fill("9")
+    else:
+        page.locator({"undo": "[data-undo]", "reset": "[data-reset]", "pause": PLAY, "step": '[data-action="step"]'}[touch]).click()
+    settle(page, "decode_stepper")
+    assert page.locator(PLAY).get_attribute("aria-pressed") == "false"
+    before = sentence(page)
+    page.wait_for_timeout(1500)
+    assert sentence(page) == before
+    assert page.locator("[data-control] .mgpt-view").first.get_attribute("aria-busy") is None
+
+
+def test_played_at_the_end_it_begins_again(visit):
+    page = visit().open("book/02_cache.html#decode_stepper?outputs=3&passes=3")
+    settle(page, "decode_stepper", timeout=120_000)
+    page.locator(PLAY).click()
+    wait_for_output(page, 1)
+    wait_for_output(page, 2)
+
+
+def test_who_wants_no_motion_gets_the_end_at_once(visit):
+    page = visit(reduced_motion="reduce").open("book/02_cache.html#decode_stepper?outputs=40")
+    settle(page, "decode_stepper", timeout=120_000)
+    changes = page.evaluate("""async () => {
+      let changes = 0;
+      const view = document.querySelector('.mgpt-view');
+      const seen = new MutationObserver(() => { changes += 1; });
+      seen.observe(view, { childList: true, subtree: true, characterData: true });
+      document.querySelector('[data-play]').click();
+      while (!document.querySelector('.mgpt-sentence').textContent.startsWith('Output 40')) await new Promise(go => setTimeout(go, 20));
+      return changes; }""")
+    assert changes <= 1 and page.locator(PLAY).get_attribute("aria-pressed") == "false"
+    assert page.locator(".mgpt-said").first.inner_text() == sentence(page)
