@@ -1,10 +1,9 @@
 """A stated machine and the roofline rule: how long a pass takes, from counted operations and bytes.
 
-Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth).  FLOPs
-and bytes are those of `mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted
-as by a kernel that leaves out what the causal mask hides, so a prompt costs the same in one piece and in chunks.
-Dequantizing and activations cost nothing here, and every product reaches the peak: what a format gains is what a
-perfect kernel would.
+Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth).  FLOPs and bytes are those of
+`mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted as by a kernel that
+leaves out what the causal mask hides, so a prompt costs the same in one piece and in chunks.  Dequantizing and
+activations cost nothing here, and every product reaches the peak: what a format gains is what a perfect kernel would.
 """
 
 from dataclasses import dataclass
@@ -61,7 +60,8 @@ def weight_bytes(config, weights="f16"):
         return 2 * weight_count(config)
     shapes = [shape for shape in layer_shapes(config).values() if len(shape) == 2]
     values = config.n_layer * sum(map(prod, shapes))
-    codes = sum(rows * (columns // GROUP * GROUP * CODE_BITS[weights] // 8 + -(-(columns % GROUP) * CODE_BITS[weights] // 8))
+    bits = CODE_BITS[weights]
+    codes = sum(rows * (columns // GROUP * (GROUP * bits // 8) + -(-(columns % GROUP) * bits // 8))
                 for rows, columns in shapes)
     scales = sum(rows * -(-columns // GROUP) for rows, columns in shapes)
     return 2 * (weight_count(config) - values) + config.n_layer * (codes + 4 * scales)

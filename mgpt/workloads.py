@@ -15,9 +15,10 @@ WORKLOADS = ("chat", "batch", "documents")
 def workload(name, n=100, seed=1):
     """n Requests, in order of arrival.
 
-    "chat": arrivals at random; a common system prompt of 512 positions, then what the user wrote; every tenth pastes a
+    "chat": arrivals at random; a common system prompt of 512 positions, then what the user wrote; one in ten pastes a
     long text; short answers.  "batch": all there at 0, nothing in common, outputs very unequal.  "documents": long
-    prompts; about every second asks the document of the request before it.
+    prompts; about every second one asks about the document of the request before it.
+    ValueError: another name, n or seed no integer >= 0.
     """
     one_of("name", name, WORKLOADS)
     rng = random.Random(f"{name} {integer('seed', seed)}")
