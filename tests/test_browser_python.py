@@ -187,8 +187,10 @@ def test_what_stands_in_a_notebook_is_the_package_s_own_code_and_the_pages_own_n
     text = "```{literalinclude} ../mgpt/cache.py\n:pyobject: KVCache.append\n```\n"
     code = plain.plain(text, page, {}, {})
     assert code.startswith("```python\ndef append(self, layer, k, v):\n    ") and "\n    return keys" in code
-    part = plain.plain(text.replace("append\n", "append\n:lines: 1,3-\n:dedent: 4\n"), page, {}, {})
-    assert part.splitlines() == [line for i, line in enumerate(code.splitlines()) if i != 2]
+    part = plain.plain(text.replace("append\n", "append\n:start-at: return keys\n:dedent: 8\n"), page, {}, {})
+    assert part.startswith("```python\nreturn keys") and len(part.splitlines()) == 3
+    with pytest.raises(StopIteration):
+        plain.plain(text.replace("append\n", "append\n:start-at: return locks\n:dedent: 8\n"), page, {}, {})
     with pytest.raises(KeyError):
         plain.plain(text.replace("append", "apend"), page, {}, {})
     said = {"see {doc}`../exercises/02_cache`": "see [Exercises of 02: a cache by hand](../exercises/02_cache.ipynb)",

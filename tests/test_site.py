@@ -201,6 +201,16 @@ def test_every_figure_names_itself_and_describes_its_data(chapter):
         assert 'role="img"' in figure and len(title) > 10 and len(description) > 40
 
 
+def empty_outputs(page):
+    return re.findall(r"<pre>(?:<span></span>)?\s*</pre>", page)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_no_output_of_a_cell_is_an_empty_box(chapter):
+    assert empty_outputs((HTML / "book" / f"{chapter.stem}.html").read_text()) == []
+    assert empty_outputs("<pre><span></span>[1]\n</pre><pre><span></span>\n</pre>") == ["<pre><span></span>\n</pre>"]
+
+
 # What each chapter must show by running, one pattern or more for each fact: found in an assert statement.
 MUST_SHOW = {
     "01_generate": [

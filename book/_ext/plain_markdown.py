@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 from sphinx.pycode import ModuleAnalyzer
-from sphinx.util import parselinenos
 
-INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n(?::lines: (\S+)\n)?(?::dedent: \d+\n)?```$", flags=re.M)
+INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n(?::start-at: (.+)\n)?(?::dedent: \d+\n)?```$", flags=re.M)
 BOX = re.compile(r"^:::\{admonition\} ([^\n]+)\n(?::\w+:[^\n]*\n)*(.*?)^:::$", flags=re.M | re.S)
 LINK = re.compile(r"\{(doc|ref|eq|numref|term)\}`([^`<]*?) ?(?:<([^`>]*)>)?`")
 CITED = re.compile(r"\{cite:[tp]\}`([^`]*)`")
@@ -17,16 +16,16 @@ EQUATION = re.compile(r"^\$\$ \([\w.-]+\)$", flags=re.M)  # the name of a formul
 LABEL = re.compile(r"^\(([\w.-]+)\)=(?:\n|\Z)", flags=re.M)
 
 
-def source(path, name, chosen=None):
-    """Lines of a function, class or method of a file, as `literalinclude` finds them.  KeyError if it has none.
+def source(path, name, start_at=None):
+    """Lines of a function, class or method of a file, as `literalinclude` finds them, from the first that holds `start_at`.
 
-    chosen: its `:lines:`, such as "1,10-"; None is all.
+    KeyError if the file has none of this name, StopIteration if no line holds `start_at`.
     """
     analyzer = ModuleAnalyzer.for_file(path, "")
     _kind, first, last = analyzer.find_tags()[name]
     lines = analyzer.code.splitlines()[first - 1 : last]
-    if chosen:
-        lines = [lines[i] for i in parselinenos(chosen, len(lines))]
+    if start_at:
+        lines = lines[next(i for i, line in enumerate(lines) if start_at in line) :]
     margin = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[margin:] for line in lines).rstrip()
 
