@@ -4,6 +4,7 @@
 """
 
 import functools
+import re
 from dataclasses import replace
 
 from mgpt.scheduler import CLOCK_RULE, Request
@@ -26,10 +27,12 @@ def read_requests(text):
     requests = []
     for part in parts:
         try:
-            name, numbers = part.split(":")
-            arrival, prompt_len, output_len, *shared = map(int, numbers.split())
-            if len(shared) > 1 or not 1 <= len(name.strip()) <= 3:
-                raise ValueError(_("three or four whole numbers and a name of 1 to 3 letters are needed"))
+            name, colon, numbers = part.partition(":")
+            numbers = numbers.split()
+            whole = all(re.fullmatch("-?[0-9]+", number) for number in numbers)
+            if not (colon and whole and len(numbers) in (3, 4) and 1 <= len(name.strip()) <= 3):
+                raise ValueError(_("a name of 1 to 3 letters, a colon, and three or four whole numbers are needed"))
+            arrival, prompt_len, output_len, *shared = map(int, numbers)
             if prompt_len + output_len > MOST_POSITIONS or arrival > MOST_TICKS:
                 raise ValueError(_("at most {most} positions are shown, and arrivals to tick {tick}").format(
                     most=MOST_POSITIONS, tick=MOST_TICKS))
