@@ -166,6 +166,14 @@ def test_a_chapter_without_a_part_is_noticed():
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_the_map_of_chapters_gives_the_minutes_that_the_chapter_gives(chapter):
+    reading, exercise = re.search(r"^\*Reading: about (\d+) minutes\. Exercise: about (\d+) minutes", chapter.read_text(), flags=re.M).groups()
+    row = rf"^\| \{{doc\}}`{chapter.stem}` \| .+\? \| {reading} min \| \{{doc\}}`{exercise} min <\.\./exercises/{chapter.stem}>` \|$"
+    assert len(re.findall(row, (ROOT / "book/index.md").read_text(), flags=re.M)) == 1
+    assert f"About {exercise} minutes" in (ROOT / f"solutions/{chapter.stem}.md").read_text()
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_code_cells_are_short_enough_to_be_read_without_scrolling(chapter):
     for cell in jupytext.read(chapter).cells:
         if cell.cell_type == "code":
@@ -299,7 +307,17 @@ MUST_SHOW = {
         r'fit == \{"f16": \[24, 22\], "int4": \[90, 84\]\}', r'moved\["ExactNewRows"\] > 0\.1', r"== \(2, 6, 182\)",
         r"wrong\) == \(0, 94\)", r'1 < steps\["coded anew"\] < steps\["old codes"\]', r'read\["B"\] > 2',
         r"clips == \(34, 0\)", r"sizes\[0\] == sizes\[1\] == 40_960", r"context \* values == 536_870_912"],
-    # 15
+    "15_choosing": [
+        r"times == \[12\.74, 14\.70, 117\.04\]", r"balance == 103", r"\(131072, 505\)", r"abs\(whole - trace\.e2e\)",
+        r'chat\["KV cache"\] == \(0\.0, 0\.70\)', r'batch\["continuous batching"\] == \[254, 412\]',
+        r'documents\["prefix cache"\] == \(0\.475, 1\.0\)', r"len\(refused\) == 35", r"len\(set\(best\.values\(\)\)\) == 3",
+        r"kept\.makespan == none\.makespan", r"round\(share, 4\) == 0\.0011", r"int8\.ms\(prompt\) == rule\.ms\(prompt\)",
+        r"few == \[16, 16\]", r"paged\.peak_blocks, whole\.peak_blocks", r"waves\.makespan == serve", r"waits == \[1076, 1141, 1642\]",
+        r"shared\.positions_reused == 0", r"rates == \[507, 550, 457\]", r"chunked \+ cached - base, 2\) == 1\.20",
+        r"slow\.positions_computed > fast", r"results == \[\(0\.99, 9\), \(0\.91, 12\)\]",
+        r"passes\[0\] < passes\[1\] and good\[0\] < good\[1\]", r'pace\["static"\] < pace', r"\(wrong, right\) == \(131_072, 32_320\)",
+        r"gib - gb == 65_536 - 61_035", r"broken > promised", r"many\.throughput > ", r"goodput\[0\] >= 0\.97 > goodput\[1\]",
+        r"promise > 1 >= both"],
 }
 
 
