@@ -80,7 +80,8 @@ class Scheduler:
         preempted = self._make_room()
         if not preempted:
             self._admit(t)
-        states = {run.request.id: "decode" if run.decodes else "prefill" for run in self.ledger.running}
+        states = {run.request.id: "decode" if run.decodes else "prefill"
+                  for run in self.ledger.running}
         starts = self._process(t)
         self.ledger.evict()
         row = self._row(t, states, starts, preempted)
@@ -130,7 +131,7 @@ class Scheduler:
             ledger.running.append(self._waiting.popleft())
 
     def _process(self, t):
-        """Decode tokens, then prefill, both in the order of admission; id -> first position processed."""
+        """Decodes, then prefills, in order of admission; id -> first position processed."""
         left = float("inf") if self.token_budget is None else self.token_budget
         starts = {}
         for run in sorted(self.ledger.running, key=lambda run: not run.decodes):  # stable

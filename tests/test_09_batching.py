@@ -367,6 +367,7 @@ WRONG = {
         "decode slots as padding": q1_dead_tail,
         "the hole filled": q1_filled,
         "one pass too many": lambda lengths, side, passes: q1_by_columns(lengths, side, passes + 1),
+        "prefill alone": lambda lengths, side, passes: q1_by_columns(lengths, side, 0),
         "True and False": q1_bools,
     },
     "q2": {
@@ -409,6 +410,10 @@ WRONG = {
         "one limit for all": lambda chosen, limits, stop: q4_columns(chosen, [max(limits) for _ in limits], stop),
         "prefill not counted": q4_after(lambda right, *rest: {"passes": max(map(len, right["outputs"])) - 1}),
         "the last output processed": q4_after(lambda right, *rest: {"passes": max(map(len, right["outputs"])) + 1}),
+        "every pass made": lambda chosen, limits, stop: q4_counted(
+            q4_columns(chosen, limits, stop)["outputs"], len(chosen)),
+        "the longest limit": lambda chosen, limits, stop: q4_counted(
+            q4_columns(chosen, limits, stop)["outputs"], max(limits)),
         "all decode slots": q4_after(lambda right, chosen, limits, stop: {"idle": (right["passes"] - 1) * len(limits)}),
         "outputs for slots": q4_after(lambda right, chosen, limits, stop: {
             "idle": (right["passes"] - 1) * len(limits) - sum(len(row) for row in right["outputs"])}),
@@ -563,10 +568,10 @@ def test_the_control_counts_slots_and_names_the_logits_to_read():
     assert [row[1:] for row in shown().rows] == [(5, 5, 0, 4, 4, 1), (3, 3, 2, 4, 2, 1), (2, 2, 3, 4, 1, 1)]
     right = shown(layout="right")
     assert [row[4:6] for row in right.rows] == [(4, 4), (2, 2), (1, 1)]
-    assert "15 slots, of which 5 padding, for 10 tokens" in right.sentence and "A 4, B 2, C 1." in right.sentence
+    assert "15 slots, 10 real and 5 padding" in right.sentence and "A 4, B 2, C 1." in right.sentence
     decode = shown(layout="right", passes=1)
     assert [row[2:] for row in decode.rows] == [(6, 0, 0, 5, 2), (3, 3, None, None, None), (3, 3, 0, 2, 2)]
-    assert "Decode pass 1: 3 slots, of which 1 padding, for 2 tokens" in decode.sentence
+    assert "Decode pass 1: 3 slots, 2 real and 1 padding" in decode.sentence
     packed = shown(layout="packed")
     assert [row[3:6] for row in packed.rows] == [(0, 4, 4), (0, 7, 2), (0, 9, 1)]
 

@@ -251,6 +251,17 @@ def q1_and_decode(active, budget):
     return rows
 
 
+def q1_in_one(active, budget):
+    """A prefill that has room left takes the output it has just chosen along."""
+    rows, left = [], math.inf if budget is None else budget
+    for r in sum(split(active), []):
+        n = min(left, wants(r) + (r["outputs"] == 0))
+        left -= n
+        if n:
+            rows.append(line(r, n, n >= wants(r)))
+    return rows
+
+
 def q1_one_prefill(active, budget):
     decoding, prefilling = split(active)
     return hand_out(decoding + prefilling[:1], budget, wants)
@@ -379,6 +390,7 @@ WRONG = {
         "every chunk samples": resample(lambda outputs: True),
         "the last chunk samples nothing": resample(lambda outputs: outputs > 0),
         "decodes after its own prefill": q1_and_decode,
+        "prompt and output 1 in one": q1_in_one,
         "one prefill a tick": q1_one_prefill,
         "listed without a turn": q1_listed,
         "budget ignored": lambda a, b: q1_two_loops(a, None),
@@ -389,6 +401,9 @@ WRONG = {
         "the prompt alone": q2_like(lambda r, size: math.ceil(r["prompt"] / size)),
         "blocks cut off": q2_like(lambda r, size: (r["prompt"] + r["wanted"] - 1) // size),
         "positions pooled": q2_pooled,
+        "rounded up apart": q2_like(
+            lambda r, size: math.ceil(r["prompt"] / size) + math.ceil((r["wanted"] - 1) / size)),
+        "positions against blocks": q2_like(lambda r, size: r["prompt"] + r["wanted"] - 1),
         "running blocks forgotten": q2_like(taken=0),
         "a block kept free": q2_like(full=lambda used, pool: used >= pool),
         "a wave refilled": lambda w, r, policy, *rest: q2_queue(w, r, "continuous", *rest),
@@ -403,6 +418,11 @@ WRONG = {
         "budget ignored": q3_like(cap=lambda total, b: total),
         "whole prompts open": q3_like(lambda x: x["prompt"] if x["state"] == "prefill" else q3_wanted(x)),
         "prefill alone": q3_like(lambda x: q3_wanted(x) * (x["state"] == "prefill")),
+        "decodes left out": lambda log, b: q3_comprehension(
+            [[x for x in t if x["state"] != "decode"] for t in log], b),
+        "cached after the tick": lambda log, b: q3_comprehension(
+            [[{**x, "cached": x["cached"] + x["inputs"]} for x in t] for t in log], b),
+        "no budget, no verdict": lambda log, b: q3_unserved(log, b) if b else [],
         "decodes alone": q3_like(lambda x: int(x["state"] == "decode")),
         "counted from 1": q3_like(first=1),
         "every tick listed": q3_like(every=True),
@@ -415,12 +435,18 @@ WRONG = {
         "clock time for duration": restamped(
             lambda r, x: {"ttft": x["ttft"] + r["arrival"], "latency": x["latency"] + r["arrival"]}),
         "counted from admission": q4_from_admission,
+        "latency from tick 0": restamped(lambda r, x: {"latency": x["latency"] + r["arrival"]}),
         "latency from the first output": restamped(lambda r, x: {"latency": x["latency"] - x["ttft"]}),
         "ticks counted from 1": restamped(lambda r, x: {"outputs": [t + 1 for t in x["outputs"]]}),
+        "one output too many": lambda requests, *rest: q4_loop(
+            [{**r, "wanted": r["wanted"] + 1} for r in requests], *rest),
+        "the shortest first": q4_with(key=lambda r: (r["arrival"], r["prompt"])),
         "order of the list": q4_with(key=lambda r: 0),
         "admitted a tick late": q4_with(late=1),
         "slot reused in its tick": q4_eager,
         "static waves refilled": lambda requests, policy, most, b: q4_loop(requests, "continuous", most, b),
+        "waves always": lambda requests, policy, most, b: q4_loop(requests, "static", most, b),
+        "every chunk samples": q4_with(tick=resample(lambda outputs: True)),
         "prefill first": q4_with(tick=q1_prefill_first),
         "decodes outside the budget": q4_with(tick=q1_decodes_free),
         "budget ignored": lambda requests, policy, most, b: q4_loop(requests, policy, most, None),

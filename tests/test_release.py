@@ -1,5 +1,6 @@
 """Exercises are a byte-exact function of the solutions, and nothing of a solution gets out."""
 
+import ast
 import json
 import re
 import shutil
@@ -118,6 +119,23 @@ def test_a_generated_test_cell_ends_in_an_assert_and_imports_what_it_uses():
             assert {"check"} <= set(namespace)
             assert source.rsplit("assert", 1)[1] and compile(source, "test cell", "exec")
             assert all(name not in source for name in ("np.", "abs(", "list("))
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_a_long_case_is_broken_into_lines_and_says_the_same(stem):
+    for question in questions(stem).values():
+        if question.is_choice or question.verdict is not None:
+            continue
+        source = release.test_source(question)
+        options = source.rsplit("whole=True", 1)[0] != source
+        calls = [node.test for node in ast.parse(source).body if isinstance(node, ast.Assert)]
+        assert len(calls) == len(question.cases)
+        for call, case in zip(calls, question.cases):
+            asked, expected = call.args
+            assert ast.unparse(asked) == ast.unparse(ast.parse(f"{question.asks_for}({', '.join(map(repr, case.args))})"))
+            assert ast.unparse(expected) == ast.unparse(ast.parse(repr(case.expected)))
+            assert question.whole == options == ("whole" in [word.arg for word in call.keywords])
+        assert max(map(len, source.splitlines())) <= 88
 
 
 @pytest.mark.parametrize("text, problem", [

@@ -106,6 +106,16 @@ def test_the_live_face_in_jupyterlab_shows_the_same_view(name):
     assert isinstance(box, ipywidgets.VBox)
 
 
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_text_in_jupyterlab_has_room_and_a_unit_stands_in_one_pair_of_parentheses(name):
+    control = load(name)
+    for item, box in zip(control.inputs, panel(control).children):
+        assert "((" not in box.description and "))" not in box.description
+        assert box.description == item.label or box.description.endswith(")")
+        if isinstance(item, Text):
+            assert box.layout.width == "auto" and box.layout.max_width == "60em"
+
+
 # ------------------------------------------------------------------ play
 PLAYING = [name for name in CONTROLS if load(name).play]
 

@@ -14,6 +14,7 @@ from mgpt.course.questions import questions
 
 MARK = re.compile(r"^\s*### (BEGIN|END) (SOLUTION|HIDDEN TESTS)\s*$")
 BANNER = "<!-- Generated from solutions/{stem}.md by `python -m mgpt release`. Edit that file, not this one. -->"
+LINE = 88  # columns of code that a page shows
 FREE_STUB = "*Your answer:*"
 
 
@@ -142,8 +143,36 @@ def test_source(question):
     for case in question.cases:
         call, expected = f"{name}({', '.join(map(repr, case.args))})", f"{case.expected!r}{options}"
         one_line = f"assert agrees({call}, {expected})"
-        lines += [one_line] if len(one_line) <= 88 else ["assert agrees(", f"    {call},", f"    {expected},", ")"]
+        if len(one_line) > LINE:
+            call = call if len(call) < LINE - 4 else _folded(case.args, 4, f"{name}(", ")")
+            if len(expected) >= LINE - 4:
+                expected = _folded(case.expected, 4) + options.replace(", ", ",\n    ")
+            one_line = f"assert agrees(\n    {call},\n    {expected},\n)"
+        lines.append(one_line)
     return "\n".join(lines)
+
+
+def _folded(value, indent, opening=None, closing=None, label=""):
+    """Source of a plain value, broken behind the commas of its lists and dicts so that no line is longer than LINE.
+
+    indent: columns before it.  opening, closing: written around a tuple of arguments.  label: stands before it.
+    """
+    brackets = {list: "[]", dict: "{}", tuple: "()"}.get(type(value))
+    short = f"{label}{value!r}"
+    if opening is None and (len(short) < LINE - indent or brackets is None):
+        return short
+    opening, closing = opening or label + brackets[0], closing or brackets[1]
+    pairs = [(f"{key!r}: ", item) for key, item in value.items()] if isinstance(value, dict) else [
+        ("", item) for item in value]
+    items = [_folded(item, indent + 4, label=before) for before, item in pairs]
+    rows = [""]
+    for item in items:  # as many short ones to a line as fit
+        joined = f"{rows[-1]} {item}," if rows[-1] else f"{item},"
+        if rows[-1] and ("\n" in joined or len(joined) > LINE - indent - 4):
+            rows.append(f"{item},")
+        else:
+            rows[-1] = joined
+    return "\n".join([opening, *(f"{' ' * (indent + 4)}{row}" for row in rows), " " * indent + closing])
 
 
 def _cell(kind, text, metadata, name, ids):

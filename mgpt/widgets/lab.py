@@ -67,7 +67,7 @@ def panel(control):
 
 
 def _box(item):
-    words = f"{_(item.label)} ({_(item.unit)})" if item.unit else _(item.label)
+    words = f"{_(item.label)} ({_(item.unit).removeprefix('(').removesuffix(')')})" if item.unit else _(item.label)
     common = {"description": words, "style": {"description_width": "initial"}, "layout": {"width": "28em"}}
     if isinstance(item, Choice):
         return ipywidgets.Dropdown(options=[(_(label), key) for key, label in item.options.items()], value=item.default,
@@ -75,4 +75,5 @@ def _box(item):
     if isinstance(item, Number):
         kind = ipywidgets.BoundedIntText if isinstance(item.step, int) else ipywidgets.BoundedFloatText
         return kind(value=item.default, min=item.low, max=item.high, step=item.step, **common)
+    common["layout"] = {"width": "auto", "max_width": "60em"}  # a line of its own: what is typed may be long
     return ipywidgets.Text(value=item.default, continuous_update=False, **common)

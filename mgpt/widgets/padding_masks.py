@@ -112,7 +112,7 @@ def sentence(now):
     places = ", ".join(f"{NAMES[i]} {slot - now.first_new}" for i, slot in now.read.items())
     at = ", ".join(f"{NAMES[i]} {now.position_read(i)}" for i in now.read)
     kind = _("Prefill") if now.number == 0 else _("Decode pass {n}").format(n=now.number)
-    return _("{kind}: {slots} slots, of which {waste} padding, for {real} tokens. Read the logits of these slots, "
+    return _("{kind}: {slots} slots, {real} real and {waste} padding. Read the logits of these slots, "
              "counted from 0 in this pass: {places}. Their positions: {at}.").format(
         kind=kind, slots=slots, real=real, waste=slots - real, places=places, at=at)
 

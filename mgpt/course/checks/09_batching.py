@@ -96,6 +96,8 @@ Q1 = Question(
                 N_("the padding of a prefill keeps its slots; what is decoded stands behind it")),
         Mistake("one pass too many", lambda n, side, passes: layout(n, side, passes + 1),
                 N_("as many slots are added as there are decode passes")),
+        Mistake("prefill alone", lambda n, side, passes: layout(n, side, 0),
+                N_("the slots of the decode passes are missing: each pass adds one to every row")),
         Mistake("True and False", lambda *a: layout(*a) | {"real": [[bool(x) for x in row] for row in slots(*a)]},
                 N_("right, but written as True and False: 1 and 0 are asked for")),
     ),
@@ -290,6 +292,12 @@ def changed(change):
     return lambda chosen, limits, stop: (right := finish(chosen, limits, stop)) | change(right, limits)
 
 
+def counted_on(chosen, limits, stop, passes):
+    """The right outputs, but a fixed number of passes."""
+    rows = finish(chosen, limits, stop)["outputs"]
+    return {"outputs": rows, "passes": passes, "idle": sum(passes - len(row) for row in rows)}
+
+
 def stop_for_all(chosen, limits, stop):
     """A stop id of one row ends the whole batch; a limit does not."""
     passes = next((n for n, line in enumerate(chosen, 1) if stop in line), len(chosen))
@@ -338,6 +346,10 @@ Q4 = Question(
                 N_("the prefill is a pass too")),
         Mistake("the last output processed", changed(lambda right, limits: {"passes": right["passes"] + 1}),
                 N_("the last output is chosen and not processed: no pass follows it")),
+        Mistake("every pass made", lambda chosen, limits, stop: counted_on(chosen, limits, stop, len(chosen)),
+                N_("no pass is made after the last row has finished, however many `chosen` has")),
+        Mistake("the longest limit", lambda chosen, limits, stop: counted_on(chosen, limits, stop, max(limits)),
+                N_("a stop id may end the batch before the longest limit: count the passes until the last row ends")),
         Mistake("all decode slots", changed(lambda right, limits: {"idle": len(limits) * (right["passes"] - 1)}),
                 N_("idle are only the decode slots of rows that had finished")),
         Mistake("outputs for slots", changed(lambda right, limits: {

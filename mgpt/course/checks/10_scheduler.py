@@ -102,6 +102,10 @@ Q1 = Question(
                 N_("the pass that ends a prompt samples output 1")),
         Mistake("decodes after its own prefill", also_decode,
                 N_("a prefill that ends in a tick does not also decode in it: output 1 has only just been chosen")),
+        Mistake("prompt and output 1 in one", lambda a, b: serve(
+                    a, b, want=lambda r: rest(r) + (not decodes(r)),
+                    sampled=lambda r, n: n >= rest(r)),
+                N_("a prefill processes what is left of the prompt; output 1 itself is processed in a later tick")),
         Mistake("one prefill a tick", lambda a, b: serve(a, b, most=1),
                 N_("what one prefill leaves of the budget goes to the next one")),
         Mistake("listed without a turn", lambda a, b: serve(
@@ -214,6 +218,11 @@ Q2 = Question(
                 N_("the blocks of the decode tokens must be reserved too: P + N − 1 positions in all")),
         Mistake("blocks cut off", lambda *a: let_in(*a, up=False),
                 N_("a block that is begun is a whole block: round up")),
+        Mistake("rounded up apart", lambda w, r, p, m, size, pool: let_in(
+                    w, r, p, m, size, pool, held=lambda x: size * (-(-x["prompt"] // size) - (1 - x["wanted"]) // size)),
+                N_("the first outputs fill the prompt's last block: add prompt and outputs before rounding up, once")),
+        Mistake("positions against blocks", lambda w, r, p, m, size, pool: let_in(w, r, p, m, 1, pool),
+                N_("the pool is a number of blocks: turn positions into blocks of block_size first")),
         Mistake("positions pooled", pooled,
                 N_("a block belongs to one request: round up for each, then add")),
         Mistake("running blocks forgotten", lambda *a: let_in(*a, busy=[]),
@@ -221,9 +230,9 @@ Q2 = Question(
         Mistake("a block kept free", lambda *a: let_in(*a, strict=True),
                 N_("a reservation that fills the pool exactly does fit")),
         Mistake("a wave refilled", lambda *a: let_in(*a, gate=False),
-                N_("static waves admit only when nothing runs, even if a slot is free")),
+                N_("static waves admit only when nothing runs, even if a place is free")),
         Mistake("one a tick", lambda *a: let_in(*a, once=True),
-                N_("as many are admitted at the start of a tick as there are slots and blocks for")),
+                N_("as many are admitted at the start of a tick as there are places and blocks for")),
         Mistake("running slots forgotten", lambda *a: let_in(*a, slots=0),
                 N_("max_active counts those that run already, too")),
         Mistake("max_active ignored", lambda *a: let_in(*a[:3], 999, *a[4:]),
@@ -232,9 +241,9 @@ Q2 = Question(
                 N_("a request is admitted only if its reservation fits the pool")),
     ),
     hints=(
-        N_("There are three reasons to stop: the policy, the slots, the blocks. Does any of them let you skip somebody?"),
+        N_("There are three reasons to stop: the policy, the places, the blocks. Does any of them let you skip somebody?"),
         N_("A request reserves ceil((P + N − 1)/block_size). Those that run have done so, too."),
-        N_("static and running: []. Otherwise go along the queue; stop at the first for whom slot or blocks are missing; add "
+        N_("static and running: []. Otherwise go along the queue; stop at the first for whom place or blocks are missing; add "
            "its blocks to what is reserved."),
     ),
     stands_for=("mgpt.scheduler.Scheduler",),
@@ -311,6 +320,15 @@ Q3 = Question(
                 N_("of a prompt only the part without K/V is open: prompt − cached")),
         Mistake("prefill alone", lambda log, b: gaps(log, b, of=lambda x: could(x, states=("prefill",))),
                 N_("each request that decodes could use 1 position, and counts in what was open")),
+        Mistake("decodes left out", lambda log, b: gaps(
+                    log, b, of=lambda x: could(x, states=("prefill",)),
+                    used=lambda x: x["inputs"] * (x["state"] != "decode")),
+                N_("decode tokens are positions as well: they count in what was open and in what was processed")),
+        Mistake("cached after the tick", lambda log, b: gaps(
+                    log, b, of=lambda x: could(x) - x["inputs"] * (x["state"] == "prefill")),
+                N_("`cached` is counted before the tick: what the tick processes of a prompt was still open then")),
+        Mistake("no budget, no verdict", lambda log, b: [] if b is None else gaps(log, b),
+                N_("without a budget a tick could have processed all that was open")),
         Mistake("decodes alone", lambda log, b: gaps(log, b, of=lambda x: could(x, states=("decode",))),
                 N_("the open part of prompts could use the budget, too")),
         Mistake("counted from 1", lambda log, b: gaps(log, b, first=1), N_("ticks are counted from 0")),
@@ -413,19 +431,31 @@ Q4 = Question(
         Mistake("counted from admission", lambda *a: whole_run(
                     *a, ttft=lambda s: s.output_ticks[0] + 1 - s.admitted, latency=lambda s: s.completion - s.admitted),
                 N_("the wait in the queue belongs to TTFT and latency: count from the arrival, not from the admission")),
+        Mistake("latency from tick 0", lambda *a: whole_run(*a, latency=lambda s: s.completion),
+                N_("latency counts from the arrival as TTFT does; counted from tick 0 it is the completion")),
         Mistake("latency from the first output", lambda *a: whole_run(
                     *a, latency=lambda s: s.completion - s.output_ticks[0] - 1),
                 N_("latency counts from the arrival, so the wait for the first output is inside it")),
         Mistake("ticks counted from 1", lambda *a: whole_run(*a, outputs=lambda s: [t + 1 for t in s.output_ticks]),
                 N_("outputs are named by their tick, and the first tick is 0")),
+        Mistake("one output too many", lambda requests, *a: whole_run(
+                    [r | {"wanted": r["wanted"] + 1} for r in requests], *a),
+                N_("a request that wants n outputs leaves at the end of the tick that samples output n")),
+        Mistake("the shortest first", lambda *a: by_hand(*a, order=lambda r: (r["arrival"], r["prompt"])),
+                N_("of equal arrivals the first in the list comes first")),
         Mistake("order of the list", lambda *a: by_hand(*a, order=lambda r: 0),
                 N_("the queue is in order of arrival; the list need not be")),
         Mistake("admitted a tick late", lambda *a: by_hand(*a, delay=1),
                 N_("a request that arrives at a can be admitted in tick a")),
         Mistake("slot reused in its tick", lambda *a: by_hand(*a, same_tick=True),
-                N_("a slot released at the end of tick t can be used from t + 1")),
+                N_("a place released at the end of tick t can be used from t + 1")),
         Mistake("static waves refilled", lambda *a: by_hand(*a, gate=False),
                 N_("static waves admit only when nothing runs")),
+        Mistake("waves always", lambda requests, policy, *a: whole_run(requests, "static", *a),
+                N_("continuous batching admits in every tick, also while others run")),
+        Mistake("every chunk samples", lambda *a: by_hand(
+                    *a, tick=lambda r, b: serve(r, b, sampled=lambda request, n: True)),
+                N_("a chunk that does not end the prompt samples nothing, and its request does not decode next")),
         Mistake("prefill first", lambda *a: by_hand(*a, tick=lambda r, b: serve(r, b, order=decodes)),
                 N_("within the budget the decodes come first")),
         Mistake("decodes outside the budget", lambda *a: by_hand(*a, tick=lambda r, b: serve(r, b, free=decodes)),
@@ -438,7 +468,7 @@ Q4 = Question(
     hints=(
         N_("A loop over ticks with three lists: still to come, waiting, running. What is the order of events inside one tick?"),
         N_("Arrivals join the queue, admit moves the head of it to running, tick serves, those with all outputs leave. The "
-           "slots they leave are used in the next tick."),
+           "places they leave are used in the next tick."),
         N_("while anything is left: move arrivals ≤ now; admit; for each served: cached += inputs, and if sampled note now; "
            "drop the finished; now += 1. ttft = first + 1 − arrival, latency = last + 1 − arrival."),
     ),
