@@ -194,7 +194,7 @@ def test_kept_guesses_come_at_the_rate_that_is_assumed():
 
 
 @pytest.mark.parametrize("bad, words", [
-    ({"gamma": 2, "token_budget": 8}, "gamma"), ({"gamma": 2, "kv_cache": False}, "gamma"), ({"alpha": 1.5}, "alpha"),
+    ({"gamma": 2, "token_budget": 8}, "gamma"), ({"gamma": 2, "kv_cache": False}, "gamma must be 0"), ({"alpha": 1.5}, "alpha"),
     ({"kv_cache": False, "sharing": "dynamic"}, "sharing"), ({"gamma": -1}, "gamma"), ({"kv_cache": 2}, "kv_cache")])
 def test_settings_that_mean_nothing_are_refused(bad, words):
     with pytest.raises(ValueError, match=words):
