@@ -242,3 +242,8 @@ def test_workloads_are_what_they_are_said_to_be():
     for bad in (lambda: workload("talk"), lambda: workload("chat", -1), lambda: workload("chat", 1, seed=1.5)):
         with pytest.raises(ValueError):
             bad()
+
+
+def test_the_drafts_weights_take_room_from_the_pool():
+    plain, guessing = (serve([Request("A", 0, 8, 2)], Setting(gamma=gamma, block_size=1)) for gamma in (0, 1))
+    assert plain.pool_blocks - guessing.pool_blocks == -(-(resident_weight_bytes(DRAFT) - 106_496) // 131_072)
