@@ -194,7 +194,7 @@ def test_kept_guesses_come_at_the_rate_that_is_assumed():
 
 
 @pytest.mark.parametrize("bad, words", [
-    ({"gamma": 2, "token_budget": 8}, "gamma"), ({"gamma": 2, "kv_cache": False}, "gamma"), ({"alpha": 1.5}, "alpha"),
+    ({"gamma": 2, "token_budget": 8}, "gamma"), ({"gamma": 2, "kv_cache": False}, "gamma must be 0"), ({"alpha": 1.5}, "alpha"),
     ({"kv_cache": False, "sharing": "dynamic"}, "sharing"), ({"gamma": -1}, "gamma"), ({"kv_cache": 2}, "kv_cache")])
 def test_settings_that_mean_nothing_are_refused(bad, words):
     with pytest.raises(ValueError, match=words):
@@ -242,3 +242,8 @@ def test_workloads_are_what_they_are_said_to_be():
     for bad in (lambda: workload("talk"), lambda: workload("chat", -1), lambda: workload("chat", 1, seed=1.5)):
         with pytest.raises(ValueError):
             bad()
+
+
+def test_the_drafts_weights_take_room_from_the_pool():
+    plain, guessing = (serve([Request("A", 0, 8, 2)], Setting(gamma=gamma, block_size=1)) for gamma in (0, 1))
+    assert plain.pool_blocks - guessing.pool_blocks == -(-(resident_weight_bytes(DRAFT) - 106_496) // 131_072)
