@@ -5,9 +5,9 @@ PY := .venv/bin/python
 export OPENBLAS_NUM_THREADS ?= 1
 export IPYTHONDIR := $(CURDIR)/.jupyter/ipython
 
-.PHONY: help env book serve lab test test-browser bench bench-grade oracles release clean
+.PHONY: help env book serve lab test test-browser bench bench-grade oracles release gettext clean
 help:
-	@echo "make env | book | serve | lab | test | test-browser | bench | bench-grade | oracles | release | clean   (README.md says more)"
+	@echo "make env | book | serve | lab | test | test-browser | bench | bench-grade | oracles | release | gettext | clean   (README.md says more)"
 
 env: .venv/installed
 .venv/installed: requirements.lock pyproject.toml
@@ -51,6 +51,16 @@ oracles: .venv-oracles/installed
 	.venv-oracles/bin/python -m pip install --quiet --disable-pip-version-check -r tools/oracles.txt
 	.venv-oracles/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
+
+# Catalogues for a translated edition: of the pages (Sphinx) and of the sentences in code.
+gettext: env
+	.venv/bin/jupyter-book build . --builder custom --custom-builder gettext --quiet
+	$(PY) tools/catalogue.py _build/gettext/mgpt.pot
+
+# An edition in another language, from the same pages and its own catalogues: make book-zh_CN
+book-%: env
+	sed 's/^  config:$$/&\n    language: $*/' _config.yml > _config.$*.yml
+	.venv/bin/jupyter-book build . --config _config.$*.yml --path-output _build/$* -W --keep-going --quiet
 
 release: env
 	$(PY) -m mgpt release

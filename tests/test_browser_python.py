@@ -9,6 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import jupytext
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -164,3 +165,35 @@ def test_what_cannot_be_had_is_said_by_the_launch_links():
 def test_a_run_of_chinese_characters_is_indexed_by_its_pairs(text, words):
     search = extension("site_search")
     assert search.EnglishAndChinese({}).split(text) == words
+
+
+# ------------------------------------------------------------------ a chapter as a notebook without MyST
+def test_a_notebook_in_the_page_shows_included_code_boxes_and_links_without_myst(tmp_path):
+    """JupyterLite's Markdown knows no directives and no roles: none may be left in any chapter."""
+    plain = extension("plain_markdown")
+    labels, works = plain.label_names(ROOT / "book"), plain.cited(ROOT / "book/references.bib")
+    for chapter in sorted((ROOT / "book").glob("[0-9]*.md")):
+        text = chapter.read_text(encoding="utf-8")
+        cells = [cell.source for cell in jupytext.reads(text, fmt="md:myst").cells if cell.cell_type == "markdown"]
+        shown = "\n".join(plain.plain(cell, chapter, labels, works) for cell in cells)
+        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w.-]+\)=|^\$\$ \(|\bNone\b\]", shown, flags=re.M), chapter
+        assert shown.count("```python\n") == text.count("{literalinclude}") >= 1
+        assert shown.count("> **Trap: ") == text.count(":::{admonition} Trap: ") >= 3
+
+
+def test_what_stands_in_a_notebook_is_the_package_s_own_code_and_the_pages_own_names():
+    plain = extension("plain_markdown")
+    page = ROOT / "book/02_cache.md"
+    text = "```{literalinclude} ../mgpt/cache.py\n:pyobject: KVCache.append\n```\n"
+    code = plain.plain(text, page, {}, {})
+    assert code.startswith("```python\ndef append(self, layer, k, v):\n    ") and "\n    return keys" in code
+    with pytest.raises(KeyError):
+        plain.plain(text.replace("append", "apend"), page, {}, {})
+    said = {"see {doc}`../exercises/02_cache`": "see [Exercises of 02: a cache by hand](../exercises/02_cache.ipynb)",
+            "{doc}`words <01_generate>`": "[words](01_generate.ipynb)", "{doc}`glossary`": "Glossary",
+            "{ref}`the rule <conv-ticks>`": "the rule", "{ref}`conv-ticks`": "Ticks",
+            "{cite:t}`kwon2023pagedattention`": "Kwon et al. 2023",
+            ":::{admonition} Trap: x\n:class: warning\nBody.\n\nMore.\n:::": "> **Trap: x**\n>\n> Body.\n>\n> More."}
+    labels, works = plain.label_names(ROOT / "book"), plain.cited(ROOT / "book/references.bib")
+    for myst, markdown in said.items():
+        assert plain.plain(myst, page, labels, works) == markdown

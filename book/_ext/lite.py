@@ -4,12 +4,14 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import plain_markdown
+from site_local import package_digest
 
 # The kernel leaves out what is named here when it installs its own needs one by one at its start.
 PRELOADED = ["micropip", "piplite", "ssl", "sqlite3", "ipykernel", "comm", "pyodide_kernel", "jedi", "ipython", "numpy",
@@ -57,8 +59,8 @@ def sources(root, pages):
     return found
 
 
-def notebook(source):
-    """Text of a page's notebook in JupyterLite."""
+def notebook(source, labels, works):
+    """Text of a page's notebook in JupyterLite, whose Markdown knows nothing of MyST."""
     text = source.read_text(encoding="utf-8")
     if source.suffix == ".ipynb":
         return text
@@ -69,9 +71,8 @@ def notebook(source):
     result.metadata["language_info"] = {"name": "python"}  # or JupyterLite asks which kernel is meant
     for number, cell in enumerate(result.cells):
         cell.id = f"cell-{number}"  # jupytext's are random
-        if cell.cell_type == "markdown":  # marks that only the site knows
-            cell.source = re.sub(r"^\([\w.-]+\)=\n", "", cell.source, flags=re.M)
-            cell.source = re.sub(r"\{(?:doc|ref|eq|numref|term)\}`([^`<]*?)(?: ?<[^`>]*>)?`", r"\1", cell.source)
+        if cell.cell_type == "markdown":
+            cell.source = plain_markdown.plain(cell.source, source, labels, works)
     return nbformat.writes(result) + "\n"
 
 
@@ -81,13 +82,16 @@ def build(target, cache, root, pages):
     config = {name: json.dumps(value, indent=1) for name, value in {
         "jupyter-lite.json": RUNTIME, "jupyter_lite_config.json": BUILD, "overrides.json": OVERRIDES}.items()}
     made_of = [{page: path.read_text(encoding="utf-8") for page, path in found.items()}, config, VERSIONS,
-               Path(__file__).read_text(encoding="utf-8")]
+               package_digest(root / "mgpt"), (root / "book/references.bib").read_text(encoding="utf-8"),
+               *(Path(module.__file__).read_text(encoding="utf-8") for module in (plain_markdown, sys.modules[__name__]))]
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
     stamp = cache / "built"
     if target.is_dir() and stamp.is_file() and stamp.read_text() == digest:
         return
     with tempfile.TemporaryDirectory() as folder:
-        notebooks = {f"files/{page}.ipynb": notebook(source) for page, source in found.items()}
+        labels = plain_markdown.label_names(root / "book")
+        works = plain_markdown.cited(root / "book/references.bib")
+        notebooks = {f"files/{page}.ipynb": notebook(source, labels, works) for page, source in found.items()}
         for name, text in (config | notebooks).items():
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)

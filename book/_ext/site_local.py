@@ -1,6 +1,7 @@
 """What the stock theme leaves to do: no script of another host, one search box, no output of another `mgpt`."""
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -19,8 +20,8 @@ def drop_unused_scripts(app, pagename, templatename, context, doctree):
 
 
 def package_digest(folder):
-    """One hash over every file of the package that a chapter may run."""
-    digest = hashlib.sha256()
+    """One hash over every file of the package that a chapter may run, and the language that its figures speak."""
+    digest = hashlib.sha256(os.environ.get("LANGUAGE", "").encode())
     for path in sorted(Path(folder).rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())

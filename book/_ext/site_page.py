@@ -37,9 +37,10 @@ REPAIRS = [
     (r' aria-label="Toggle hidden content"', ""),
     # The book's name stands outside all landmarks.
     (r'<div class="sidebar-primary-item">(\s*<a class="navbar-brand logo".*?</a>)</div>',
-     r'<nav class="sidebar-primary-item" aria-label="Home">\1</nav>'),
+     r'<nav class="sidebar-primary-item" aria-label="' + _("Home") + r'">\1</nav>'),
     # A toggle without a name.
-    (r"<summary>(<span class=\"toctree-toggle\")", r'<summary aria-label="Show or hide the pages of this part">\1'),
+    (r"<summary>(<span class=\"toctree-toggle\")",
+     r'<summary aria-label="' + _("Show or hide the pages of this part") + r'">\1'),
     # An empty corner is no header of anything.
     (r'<th class="head[^"]*">(?:<p></p>)?</th>', "<td></td>"),
     # Roles of books that ARIA has given up, in a list whose items are none.
@@ -115,33 +116,34 @@ def launch_links(app, pagename, context):
     if notebook is None:
         return []
     if app.config.site_lite:
-        links = [("Run in this browser", f"{up}lite/lab/index.html?path={notebook}", "JupyterLite: nothing to install")]
+        links = [(_("Run in this browser"), f"{up}lite/lab/index.html?path={notebook}",
+                  _("JupyterLite: nothing to install"))]
     else:
-        links = [("In the browser: not in this copy", f"{up}book/index.html#practise",
-                  "The site was built without JupyterLite")]
+        links = [(_("In the browser: not in this copy"), f"{up}book/index.html#practise",
+                  _("The site was built without JupyterLite"))]
     if app.config.site_repository:
         host, _sep, repository = app.config.site_repository.partition("github.com/")
         source = notebook if (Path(app.srcdir) / notebook).is_file() else notebook.replace(".ipynb", ".md")
         if repository:
-            links.append(("Run on Binder", f"https://mybinder.org/v2/gh/{repository}/HEAD?urlpath=lab/tree/{source}",
-                          "JupyterLab on a public server"))
-    return [*links, ("In JupyterLab, at home", f"{up}book/index.html#practise", "make lab")]
+            links.append((_("Run on Binder"), f"https://mybinder.org/v2/gh/{repository}/HEAD?urlpath=lab/tree/{source}",
+                          _("JupyterLab on a public server")))
+    return [*links, (_("In JupyterLab, at home"), f"{up}book/index.html#practise", "make lab")]
 
 
 def add_launch(app, pagename, templatename, context, doctree):
     links = launch_links(app, pagename, context)
     if links:
         context.setdefault("header_buttons", []).insert(0, {
-            "type": "group", "label": "launch-buttons", "tooltip": "Run this page", "icon": "fas fa-rocket",
+            "type": "group", "label": "launch-buttons", "tooltip": _("Run this page"), "icon": "fas fa-rocket",
             "buttons": [{"type": "link", "text": words, "url": address, "tooltip": hint, "label": "launch"}
                         for words, address, hint in links]})
     if links and pagename.startswith("exercises/") and context.get("body"):
         offers = [f'<a href="{address}">{words}</a>' for words, address, _hint in links]
         if app.config.site_lite:
             file = f'{"../" * pagename.count("/")}lite/files/{pagename}.ipynb'
-            offers.insert(1, f'<a href="{file}" download>Download the notebook</a>')
+            offers.insert(1, f'<a href="{file}" download>{_("Download the notebook")}</a>')
         kept = f" {WORK_HERE}" if app.config.site_lite else ""
-        line = f'<p class="site-launch"><strong>Work on it:</strong> {" · ".join(offers)}.{kept}</p>'
+        line = f'<p class="site-launch"><strong>{_("Work on it:")}</strong> {" · ".join(offers)}.{kept}</p>'
         context["body"] = context["body"].replace("</h1>", f"</h1>{line}", 1)
 
 

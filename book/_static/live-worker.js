@@ -5,6 +5,7 @@ const respond = (async () => {
   const python = await loadPyodide({
     indexURL: new URL("../pyodide/", import.meta.url).href,
     packages: ["numpy", "mgpt"],
+    env: { LANGUAGE: new URL(self.location.href).searchParams.get("language") ?? "en" },
   });
   python.runPython("import json; from mgpt.widgets import respond");
   return python.runPython("lambda question: json.dumps(respond(**json.loads(question)))");

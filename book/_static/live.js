@@ -13,7 +13,9 @@
     const question = JSON.stringify(request);
     if (known.has(question)) return Promise.resolve(known.get(question));
     if (!worker) {
-      worker = new Worker(new URL("_static/live-worker.js", root), { type: "module" });
+      const script = new URL("_static/live-worker.js", root);
+      script.searchParams.set("language", document.documentElement.lang.replace("-", "_"));
+      worker = new Worker(script, { type: "module" });
       worker.onmessage = ({ data }) => waiting.get(data.id)(data);
       worker.onerror = () => {
         waiting.forEach((done) => done({ lost: true }));

@@ -1,10 +1,13 @@
 """The drawing board of every figure: SVG with text as text, in the page's font, for light and dark pages.
 
 Colours are Okabe and Ito's set, each with a light and a dark value, and never the only carrier of a meaning.
-A figure names itself (`<title>`) and lists its data (`<desc>`) for those who do not see it.
+A figure names itself (`<title>`) and lists its data (`<desc>`) for those who do not see it.  Its words, and those of a
+table, are looked up in the catalogue as they are written, so a chapter may give them as they are.
 """
 
 import html
+
+from mgpt.text import _
 
 # name -> (on light pages, on dark pages); text keeps the page's own colour.
 COLOURS = {
@@ -50,7 +53,7 @@ class Figure:
     def text(self, x, y, words, *, anchor="start", size=13, bold=False):
         extra = ' font-weight="600"' if bold else ""
         self._marks.append(f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}"{extra}>'
-                           f"{html.escape(str(words))}</text>")
+                           f"{html.escape(_(str(words)))}</text>")
 
     def kv_cell(self, x, y, size, *, new=False):
         """One kept position: K above V, with a thick outline where this pass computed it."""
@@ -71,8 +74,8 @@ class Figure:
                  'stroke-width="1.3"/></pattern></defs>')
         return (f'<svg class="mgpt-figure" role="img" aria-labelledby="{ids}" xmlns="http://www.w3.org/2000/svg" '
                 f'width="{self.width:g}" height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}">'
-                f'<title id="{self.name}-title">{html.escape(self.title)}</title>'
-                f'<desc id="{self.name}-desc">{html.escape(self.description)}</desc>'
+                f'<title id="{self.name}-title">{html.escape(_(self.title))}</title>'
+                f'<desc id="{self.name}-desc">{html.escape(_(self.description))}</desc>'
                 f"{style() if styled else ''}{hatch}{''.join(self._marks)}</svg>")
 
     def _repr_html_(self):
