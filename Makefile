@@ -19,9 +19,9 @@ env: .venv/installed
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Strict: any warning of the build is an error, and all of them are shown before it stops.
+# Strict: any warning of the build is an error, and all of them are shown before it stops.  Nothing where nothing changed.
 book: env
-	.venv/bin/jupyter-book build . -W --keep-going --quiet
+	$(PY) tools/book.py
 
 serve: book
 	$(PY) -m http.server --directory _build/html --bind 127.0.0.1 8000
