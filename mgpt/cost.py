@@ -64,12 +64,15 @@ def weight_count(config):
 
 
 def _cost(config, n_new, n_seen, batch, bytes_per_value, kv_bytes_per_value):
-    matrices = sum(prod(shape) for shape in layer_shapes(config).values() if len(shape) == 2)
-    attention = 2 * config.n_head * config.head_dim * n_seen  # scores and mix of one position, over S columns
+    shapes = layer_shapes(config).values()
+    matrices = sum(prod(shape) for shape in shapes if len(shape) == 2)
+    attention = 2 * config.n_head * config.head_dim * n_seen  # scores and mix
     head = config.n_embd * config.vocab_size
     flops = 2 * batch * (n_new * config.n_layer * (matrices + attention) + head)
-    bytes_weights = weight_count(config) * integer("bytes_per_value", bytes_per_value, at_least=1)
-    kv_bytes_per_value = integer("kv_bytes_per_value", kv_bytes_per_value, at_least=1)
-    bytes_kv = batch * kv_cache_bytes(n_layer=config.n_layer, n_kv_head=config.n_kv_head, head_dim=config.head_dim,
-                                      lengths=n_seen, bytes_per_value=kv_bytes_per_value)
+    value = integer("bytes_per_value", bytes_per_value, at_least=1)
+    kv_value = integer("kv_bytes_per_value", kv_bytes_per_value, at_least=1)
+    bytes_weights = weight_count(config) * value
+    bytes_kv = batch * kv_cache_bytes(
+        n_layer=config.n_layer, n_kv_head=config.n_kv_head,
+        head_dim=config.head_dim, lengths=n_seen, bytes_per_value=kv_value)
     return Cost(flops, bytes_weights, bytes_kv, flops / (bytes_weights + bytes_kv))

@@ -17,7 +17,7 @@ from exercise_lists import install
 from mgpt.course.questions import find
 from mgpt.scheduler import CLOCK_RULE, Request, Scheduler, simulate
 from mgpt.widgets import load, respond
-from mgpt.widgets.scheduler_panel import ABC, MOST_TICKS, read_requests, run_of
+from mgpt.widgets.scheduler_panel import ABC, MOST_TICKS, panel, read_requests, run_of
 from mgpt.widgets.tick_chart import Watched, block_map, runs_table, tick_chart, tick_table
 
 STEM = "10_scheduler"
@@ -545,13 +545,15 @@ def test_every_row_of_the_table_is_shown_at_once_after_at_most_three_choices(nam
 
 @pytest.mark.parametrize("state", [
     {}, {"policy": "static", "budget": 4}, {"sharing": "prewarmed"}, {"pool": 5}, {"sharing": "dynamic", "pool": 6},
+    {"budget": 8, "chunked": "no"}, {"pool": 4, "reserve": "prompt"}, {"pool": 3, "reserve": "prompt", "budget": 3},
     {"requests": "A: 0 16 2 16; B: 1 16 2 16; E: 3 9 3 8", "sharing": "dynamic", "budget": 4, "max_active": 3}])
 def test_every_row_of_the_panel_is_the_schedulers_row(state):
     control = load("scheduler_panel")
     state = control.read(state)
     run = simulate(read_requests(state["requests"]), policy=state["policy"], max_active=state["max_active"],
                    block_size=state["block_size"], token_budget=state["budget"] or None, pool_blocks=state["pool"] or None,
-                   sharing=None if state["sharing"] == "none" else state["sharing"])
+                   sharing=None if state["sharing"] == "none" else state["sharing"],
+                   chunked=state["chunked"] == "yes", reserve=state["reserve"])
     assert run_of(state)[0] == run
     for done in range(1, len(run.ticks) + 1):
         shown, row = control.view(state | {"ticks": done}), run.ticks[done - 1]
@@ -564,6 +566,8 @@ def test_every_row_of_the_panel_is_the_schedulers_row(state):
             assert (f"#{entry.outputs}" in text) == entry.sampled
             assert (f"{entry.start}:{entry.start + entry.inputs}" in text) if entry.inputs else ":" not in text
         assert shown.note == CLOCK_RULE
+        lost = f"Preempted: {', '.join(row.preempted)}," if row.preempted else ""
+        assert lost in shown.sentence and ("Preempted" in shown.sentence) == bool(lost)
         for served, line in zip(run.requests.values(), shown.more[0].rows):
             known = [None if end is None or end > done else end - served.arrival
                      for end in (served.output_ticks and served.output_ticks[0] + 1, served.completion)]
@@ -601,6 +605,35 @@ def test_what_cannot_run_or_be_shown_is_said():
     assert "can never fit" in respond("scheduler_panel", {"pool": 2})["html"]
     slow = respond("scheduler_panel", {"requests": "A: 0 60 4; B: 0 60 4", "budget": 1})["html"]
     assert f"more than the {MOST_TICKS} ticks" in slow
+
+
+def test_a_prompt_waits_until_whole_or_the_pool_runs_out():
+    assert [row[2].split()[0] for row in view(budget=8).rows[1:3]] == ["prefill", "prefill"]
+    assert [row[2] for row in view(budget=8, chunked="no").rows[1:3]] == ["prefill no turn (0/0)"] * 2
+    assert "can never be scheduled" in respond("scheduler_panel", {"budget": 4, "chunked": "no"})["html"]
+    bold = {"requests": "A: 0 4 4; B: 1 4 3", "pool": 3, "reserve": "prompt"}
+    assert "Preempted" not in view(**bold | {"reserve": "full"}, ticks=3).sentence
+    assert "Preempted: B, whose positions are computed again" in view(**bold, ticks=3).sentence
+
+
+# ------------------------------------------------------------------ the panel of other chapters
+def test_another_panel_has_its_own_name_start_and_figures_and_the_same_rules():
+    other = panel("my_panel", "Mine", {"sharing": "dynamic", "requests": "A: 0 4 2 4; B: 2 6 2 4", "ticks": 2})
+    start = other.start()
+    assert (other.name, other.title) == ("my_panel", "Mine")
+    assert (start["sharing"], start["ticks"], start["budget"]) == ("dynamic", 2, 0)
+    assert other.read({}) == start and other.act("step", start)["ticks"] == 3
+    assert [p.name for p in other.view(start).pictures] == ["figure-my-panel", "figure-my-panel-blocks"]
+    same = load("scheduler_panel")
+    assert other.view(start).rows == same.view(start).rows and other.view(start).sentence == same.view(start).sentence
+    ids = re.findall(r'\bid="([^"]+)"', other.html() + same.html())
+    assert len(set(ids)) == len(ids)
+
+
+def test_start_values_that_the_panel_does_not_have_or_allow_are_refused():
+    for wrong in ({"pools": 3}, {"pool": -1}, {"policy": "fifo"}, {"budget": 2.5}):
+        with pytest.raises(ValueError, match="named like|Pool|Policy|Token budget"):
+            panel("my_panel", "Mine", wrong)
 
 
 # ------------------------------------------------------------------ the figures

@@ -226,10 +226,44 @@ MUST_SHOW = {
         r"changed == \[0, 0, 0, 7, 1, 2\]", r"e\.right for e in results", r"smallest == \[",
         r"in cached\] == \[0, 2, 3, 0\]",
         r'split_of\(\*pair\) for pair in pairs\} == \{"calibration"\}', r"not pairs & "],
-    # 08
-    # 09
+    "08_cost": [
+        r"by_hand == decode\.flops", r"\(round\(prefill\.intensity\), round\(decode\.intensity, 2\)\) == \(2015, 1\.05\)",
+        r'side\(prefill\.intensity\) == "compute"', r'side\(decode\.intensity\) == "bandwidth"',
+        r"prefill_exponents == \[1\.02, 1\.14, 2\.0\]", r"exponent\(kv, n\)\.round\(9\) == 1", r"meet == 26_624",
+        r"second_difference == 2 \* \(4 \* L \* H \* d\)", r"kv\(n\) == 2 \* n \* L \* model\.n_kv_head \* d \* 2",
+        r"e2e == trace\.ttft \+ \(trace\.n_tokens - 1\) \* trace\.tpot == 270", r"ttft == trace\.queue_time \+ 120",
+        r"== \[\[0\.5, 1\.0\], \[1\.0, 0\.5\], \[2\.14, 1\.02\], \[1\.0, 0\.51\]\]",
+        r"gigabytes == \[16\.08, 8\.58, 2\.95, 2\.15, 1\.54, 1\.13\]", r"overtakes == \{2048: 56, 8192: 14",
+        r"last == 768", r'"MHA": \(2\*\*32, 4, 1\), "GQA": \(2\*\*30, 14, 4\), "MQA": \(2\*\*27, 109, 32\)',
+        r"== 8 \* \(1 - 0\.75\*\*2\) == 3\.5", r"2 \* router / work < 1e-4",
+        r"\(round\(wrong, 2\), round\(right, 2\)\) == \(6\.86, 7\.36\)", r"2 \* multiply_adds == prefill\.flops",
+        r"round\(decode_ms / wrong\) == 156", r"\(round\(wrong\), round\(cost\.intensity\)\) == \(164, 44\)",
+        r"\(round\(forgotten, 2\), round\(twice, 2\)\) == \(2\.0, 0\.5\)", r"wrong == 4 \* kv\(8192\)",
+        r"factors == \[1\.87, 1\.33, 1\.10, 1\.05\]", r"gains == \[1\.87, 1\.18, 1\.10\]"],
+    "09_batching": [
+        r"\(120, 84, 36\)", r'last_real\(pad\(prompts, "right"\)\[1\]\)\.tolist\(\) == \[39, 29, 13\]',
+        r"\[:, -1\]\.tolist\(\) == \[40, 30, 14\]", r"mask\.sum\(axis=-1\) - 1\)\[real\], at\[real\]", r"worst <= 1e-12",
+        r"mine == one\.tokens\[:n\]", r"apart\(a, b\) <= 1e-12", r"== answers", r"\(33, 20, 13\)",
+        r"\(1024 \* 104, 1024 \* 153\)", r"== \[180, 44, 18\]", r"apart\(logits\[ends\], first\) <= 1e-12",
+        r'"seen": 1390, "padded": 4800, "packed": 7056', r"apart\(logits\[14\], alone\[2\]\.logits\[0\]\) <= 1e-12",
+        r'texts\[1:\] == \["60\. limit", "1\. limit for"\]', r"needed\[1\] == 31 and columns\[1\] == 257",
+        r"\[True, False, False\]", r'texts == \["750\.", "6000", "1553"\]',
+        r"guessed\)\.sum\(axis=1\)\.tolist\(\) == \[4, 3, 1\]",
+        r'digits == \["7", "7", "1"\]', r"== \[0, 30, 14\]", r"isfinite\(sound\)", r'== "750\. limit for museum"',
+        r"shared != mine and own == mine", r"means\[0\]\[1\] == means\[1\]\[1\]"],
     # 10
-    # 11
+    "11_blocks": [
+        r"reserved\.capacity_nbytes == 256 \* 1024", r"first_fit\(pieces\.values\(\), 12, memory\) is None",
+        r'caches\["E"\]\.block_table == \(1, 0, 7\)', r"== \(8, 32, 6\)", r"c\.block_table == \(5, 2, 1\)",
+        r"stored\[:, :, block, slot\], keys_of_c\[:, :, p\]", r"\(block, slot\) == \(1, 0\)",
+        r"\(4, 1\), \(5, 2\), \(6, 2\), \(7, 2\), \(8, 2\), \(9, 3\)", r"waste_tokens <= block_size - 1",
+        r"pool\.num_free == 8 and \(cache\.seq_len, cache\.block_table\) == \(0, \(\)\)", r"\(9, 3, 5\), \(8, 2, 6\)",
+        r"\(1\.5, 16\), \(1\.875, 8\), \(2, 10\)", r"\[0, 0\.25, 1\]", r"ledger\[2\] / ledger\[1\] - 5\) <= 1e-12",
+        r"np\.isnan\(naive\) and np\.isnan\(of_first_block\)", r"off <= 1e-12 \* np\.abs\(expected\)",
+        r"run\.tokens == plain\.tokens", r"np\.abs\(x - y\)\.max\(\) <= 1e-12", r"\[0, 148, 748, 3180, 13100\]",
+        r"\(cut_off, pooled\) == \(4, 5\)", r"one_too_many == 3", r"off_by\(8, sorted\) < 1e-12 and off_by\(9, sorted\) > 1e-3",
+        r"users == \[1, 0, 0\]", r"found == \[4, 5, 6, 7\] and pool\.num_in_use == 4", r"read, theirs\[:, :, :4\]",
+        r"== \(7\.04, 11\)", r"wrong == \[4\.706, 11\.6\]", r"right == \[1, 2, 3, 4, 8, 12\]", r"== \(4096, 3814, 4512\)"],
     # 12
     # 13
     # 14

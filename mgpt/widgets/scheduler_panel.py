@@ -1,6 +1,10 @@
-"""The scheduler panel of chapter 10: requests as text, a policy, a budget; every tick, every block, every wait."""
+"""The scheduler panel of chapter 10: requests as text, a policy, a budget; every tick, every block, every wait.
+
+`panel` makes the same control under another name and with other start values, for other chapters.
+"""
 
 import functools
+from dataclasses import replace
 
 from mgpt.scheduler import CLOCK_RULE, Request
 from mgpt.text import N_, _
@@ -37,11 +41,11 @@ def read_requests(text):
 
 
 @functools.lru_cache(maxsize=16)
-def run(text, policy, sharing, budget, pool, max_active, block_size):
+def run(text, policy, sharing, budget, chunked, pool, reserve, max_active, block_size):
     """(Timeline, shared keys of every tick) of a whole run; ValueError where it is refused or too long to show."""
     scheduler = Watched(read_requests(text), policy=policy, max_active=max_active, block_size=block_size,
-                        token_budget=budget or None, pool_blocks=pool or None,
-                        sharing=None if sharing == "none" else sharing)
+                        token_budget=budget or None, chunked=chunked == "yes", pool_blocks=pool or None,
+                        sharing=None if sharing == "none" else sharing, reserve=reserve)
     while not scheduler.done:
         if len(scheduler.shared) == MOST_TICKS:
             raise ValueError(_("These requests take more than the {most} ticks that are shown").format(most=MOST_TICKS))
@@ -51,19 +55,20 @@ def run(text, policy, sharing, budget, pool, max_active, block_size):
 
 def run_of(state):
     return run(state["requests"], *(state[name] for name in (
-        "policy", "sharing", "budget", "pool", "max_active", "block_size")))
+        "policy", "sharing", "budget", "chunked", "pool", "reserve", "max_active", "block_size")))
 
 
-def view(state):
-    """The View of a state: settings, and how many ticks are done."""
+def view(state, name="scheduler_panel"):
+    """The View of a state: settings, and how many ticks are done.  name: the control's, which its figures carry."""
+    figure = f"figure-{name}".replace("_", "-")
     timeline, shared = run_of(state)
     done = min(state["ticks"], len(timeline.ticks))
     ticks = timeline.ticks[:done]
-    chart = tick_chart("figure-scheduler-panel", [(_(POLICIES[state["policy"]]), timeline)], done)
+    chart = tick_chart(figure, [(_(POLICIES[state["policy"]]), timeline)], done)
     table = tick_table("", timeline, done)
     pictures = (chart,)
     if ticks:
-        pictures += (block_map("figure-scheduler-blocks", ticks[-1], shared[done - 1], state["block_size"]),)
+        pictures += (block_map(f"{figure}-blocks", ticks[-1], shared[done - 1], state["block_size"]),)
     return View(pictures, table.header, table.rows, sentence(ticks, timeline), more=(waits(timeline, done),),
                 note=_(CLOCK_RULE))
 
@@ -85,10 +90,13 @@ def sentence(ticks, timeline):
         return _("No tick has run: nothing is computed, and every wait is still open.")
     row = ticks[-1]
     served = ", ".join(f"{key} {cell(entry)}" for key, entry in row.requests.items() if entry.inputs) or _("nobody")
-    words = _("Tick {tick} of {n} serves {served}. {computed} positions computed so far, {reused} reused; blocks: {use} in "
-              "use, {resident} resident, {reserved} reserved; peaks so far {peak} resident and {peak_reserved} reserved.")
+    lost = _(" Preempted: {names}, whose positions are computed again.").format(
+        names=", ".join(map(str, row.preempted))) if row.preempted else ""
+    words = _("Tick {tick} of {n} serves {served}.{lost} {computed} positions computed so far, {reused} reused; "
+              "blocks: {use} in use, {resident} resident, {reserved} reserved; peaks so far {peak} resident and "
+              "{peak_reserved} reserved.")
     return words.format(
-        tick=row.tick, n=f"0–{len(timeline.ticks) - 1}", served=served, computed=row.positions_computed,
+        tick=row.tick, n=f"0–{len(timeline.ticks) - 1}", served=served, lost=lost, computed=row.positions_computed,
         reused=row.positions_reused, use=row.blocks_in_use, resident=row.blocks_resident, reserved=row.blocks_reserved,
         peak=max(tick.blocks_resident for tick in ticks),
         peak_reserved=max(tick.blocks_reserved for tick in ticks))
@@ -107,25 +115,41 @@ def to_tick(move):
 
 
 POLICIES = {"continuous": N_("continuous"), "static": N_("static waves")}
-CONTROL = Control(
-    "scheduler_panel", N_("The scheduler, tick by tick"),
-    inputs=(
-        Text("requests", N_("Requests"), ABC, unit=N_("(name: arrival prompt outputs shared; …)")),
-        Choice("policy", N_("Policy"), "continuous", POLICIES),
-        Choice("sharing", N_("Shared prefix"), "none", {
-            "none": N_("computed by each"), "prewarmed": N_("computed beforehand"), "dynamic": N_("found when computed")}),
-        Number("budget", N_("Token budget"), 0, 0, 64, unit=N_("(positions a tick; 0: no limit)")),
-        Number("pool", N_("Pool"), 0, 0, 64, unit=N_("(KV blocks; 0: no limit)")),
-        Number("max_active", N_("Active at once"), 2, 1, 6, unit=N_("(requests)")),
-        Number("block_size", N_("Block size"), 4, 1, 16, unit=N_("(positions)")),
-    ),
-    view=view,
-    actions={
-        "first": (N_("Before tick 0"), to_tick(lambda done, last: 0)),
-        "back": (N_("Tick back"), to_tick(lambda done, last: max(done - 1, 0))),
-        "step": (N_("Next tick"), to_tick(lambda done, last: min(done + 1, last))),
-        "last": (N_("To the end"), to_tick(lambda done, last: ALL)),
-    },
-    hidden={"ticks": ALL},
-    play="step", rewind="first",
+INPUTS = (
+    Text("requests", N_("Requests"), ABC, unit=N_("(name: arrival prompt outputs shared; …)")),
+    Choice("policy", N_("Policy"), "continuous", POLICIES),
+    Choice("sharing", N_("Shared prefix"), "none", {
+        "none": N_("computed by each"), "prewarmed": N_("computed beforehand"), "dynamic": N_("found when computed")}),
+    Number("budget", N_("Token budget"), 0, 0, 64, unit=N_("(positions a tick; 0: no limit)")),
+    Choice("chunked", N_("Prompts beyond the budget"), "yes", {
+        "yes": N_("cut into chunks"), "no": N_("wait until whole")}),
+    Number("pool", N_("Pool"), 0, 0, 64, unit=N_("(KV blocks; 0: no limit)")),
+    Choice("reserve", N_("Reserved at admission"), "full", {
+        "full": N_("prompt and outputs"), "prompt": N_("the prompt alone")}),
+    Number("max_active", N_("Active at once"), 2, 1, 6, unit=N_("(requests)")),
+    Number("block_size", N_("Block size"), 4, 1, 16, unit=N_("(positions)")),
 )
+ACTIONS = {
+    "first": (N_("Before tick 0"), to_tick(lambda done, last: 0)),
+    "back": (N_("Tick back"), to_tick(lambda done, last: max(done - 1, 0))),
+    "step": (N_("Next tick"), to_tick(lambda done, last: min(done + 1, last))),
+    "last": (N_("To the end"), to_tick(lambda done, last: ALL)),
+}
+
+
+def panel(name, title, defaults=None):
+    """The panel as a Control of another file: CONTROL = panel(<its name>, N_("its title"), {"sharing": "dynamic"}).
+
+    defaults: start values by name: of the inputs above, and "ticks", how many ticks are done (ALL: the whole run).
+    A value that an input does not allow is a ValueError, and so is a name that there is not.
+    """
+    defaults = dict(defaults or {})
+    hidden = {"ticks": defaults.pop("ticks", ALL)}
+    inputs = tuple(replace(item, default=item.read(defaults.pop(item.name, item.default))) for item in INPUTS)
+    if defaults:
+        raise ValueError(f"defaults must be named like the panel's inputs, not {sorted(defaults)}")
+    return Control(name, title, inputs, functools.partial(view, name=name), ACTIONS, hidden,
+                   play="step", rewind="first")
+
+
+CONTROL = panel("scheduler_panel", N_("The scheduler, tick by tick"))
