@@ -34,7 +34,7 @@ test: book
 
 # The site in Debian's Chromium: console, other hosts, axe, live figures, an exercise in JupyterLite.
 test-browser: book
-	@command -v chromium >/dev/null || { echo "make: chromium is missing; install it (Debian: apt-get install chromium)"; exit 1; }
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "make: chromium is missing; install it (Debian: apt-get install chromium)"; exit 1; }
 	$(PY) -m pytest tests/browser
 
 bench: env
