@@ -4,6 +4,7 @@ Shapes: L layers, K KV heads, N blocks of the pool, P positions a block, S posit
 D head_dim.  Position p of a sequence is slot p % P of physical block table[p // P].
 """
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,8 +35,8 @@ class PagedKVCache:
     """
 
     def __init__(self, config, pool, dtype=np.float64, *, prefix_cache=None):
-        dtype = float_type("dtype", dtype)
-        shape = (config.n_layer, config.n_kv_head, pool.num_blocks, pool.block_size, config.head_dim)
+        dtype, width = self._stored_vector(config, dtype)
+        shape = (config.n_layer, config.n_kv_head, pool.num_blocks, pool.block_size, width)
         store = pool.storage
         if store is None or (store.k.shape, store.k.dtype) != (shape, dtype):
             if store is not None and pool.num_resident:
@@ -61,7 +62,8 @@ class PagedKVCache:
         Views while the table is a run of neighbouring blocks, copies otherwise.  OutOfBlocks (a RuntimeError
         and a ValueError), with nothing written and no block taken, when the pool has too few.
         """
-        n_kv, _, _, width = self.pages(layer)[0].shape
+        stored = self._store.k[layer], self._store.v[layer]  # (K, N, P, D)
+        n_kv, _, _, width = stored[0].shape
         if k.ndim != 3 or k.shape != v.shape or (k.shape[0], k.shape[2]) != (n_kv, width):
             raise ValueError(f"k and v must both be ({n_kv}, T, {width}), got {k.shape} and {v.shape}")
         end = self._seq_len + k.shape[1]
@@ -70,7 +72,7 @@ class PagedKVCache:
         block, slot = np.divmod(np.arange(self._seq_len, end), self._pool.block_size)
         block = np.array(self._table, dtype=int)[block]  # (T,) logical -> physical
         both = []
-        for pages, rows in zip(self.pages(layer), (k, v)):
+        for pages, rows in zip(stored, (k, v)):
             pages[:, block, slot] = rows
             both.append(self._rows(pages, end))
         return tuple(both)
@@ -116,7 +118,8 @@ class PagedKVCache:
 
     def fork(self):
         """A second cache with the same positions in the same blocks; who writes into one first copies it."""
-        twin = PagedKVCache(self._config, self._pool, self._store.k.dtype, prefix_cache=self._prefix_cache)
+        twin = copy.copy(self)
+        twin._table, twin._seq_len = [], 0
         twin.attach(self._table[: self._whole(self._seq_len)], self._seq_len)
         return twin
 
@@ -138,6 +141,11 @@ class PagedKVCache:
     def capacity_nbytes(self):
         """Bytes of the blocks in the table, shared or not; what exceeds nbytes is waste in the last block."""
         return self.block_nbytes * len(self._table)
+
+    @staticmethod
+    def _stored_vector(config, dtype):
+        """What a slot holds of one K or V vector: the type of its elements, and how many there are."""
+        return float_type("dtype", dtype), config.head_dim
 
     def _whole(self, n):
         return -(-n // self._pool.block_size)

@@ -19,7 +19,7 @@ FLOORS = [
     {"config", "sampling", "memory", "kv_layers", "kv_config", "codes", "quantize", "tokenizer"},
     {"model", "cache"},
     {"trace", "trace_files", "bench_files", "timing", "validity", "paged_attention", "paged_cache", "blocks",
-     "prefix", "generate", "quantized_cache", "cost", "hf", "checkpoint", "policy", "policy_eval",
+     "prefix", "generate", "quantized_cache", "quantized_blocks", "cost", "hf", "checkpoint", "policy", "policy_eval",
      "quality"},
     {"timeline", "ledger", "scheduler", "speculative"},
     {"widgets", "course"},

@@ -276,7 +276,18 @@ MUST_SHOW = {
         r"== \(7\.04, 11\)", r"wrong == \[4\.706, 11\.6\]", r"right == \[1, 2, 3, 4, 8, 12\]", r"== \(4096, 3814, 4512\)"],
     # 12
     # 13
-    # 14
+    "14_kv_quantization": [
+        r"abs\(got - law\)\.max\(\) <= 1e-12", r"counts\.values\(\)\) == \[0, 0, 0, 2, 24, 33, 1\]",
+        r'== 32 and vector_bytes\(16, "int4"\) == 8 \+ 4 == 12', r"131_072, 65_536, 67_584, 69_632, 34_816, 36_864",
+        r"fixed\.nbytes == 60 \* 8 \* 8 \+ 2 \* 2 \* 2 \* 16 \* 4", r"error <= delta \+ np\.expm1\(2 \* epsilon\) \* largest",
+        r'hard\["K int4 per vector, V float64"\] == 18', r'hard\["K float64, V int4 per vector"\] == 0',
+        r"k_alone < 0\.7 \* v_alone", r'max\(means\["int4"\]\[1:\]\) < 1\.2 \* min', r"n == 184 and right == 10",
+        r"abs\(got - alone\)\.max\(\) <= 1e-12", r"pool\.ref_count\(block_ids\[0\]\) == 2 and pool\.num_resident == 6",
+        r'runs == \{"f16": \(256, 3, 121, 160\), "int8": \(496, 7, 41, 80\), "int4": \(963, 12, 1, 40\)\}',
+        r"== \(0\.88, 7\.89, 102\)", r"== \[3\.76, 2\.67\]", r"values_nbytes == 9_600 \+ 102_400",
+        r'fit == \{"f16": \[24, 22\], "int4": \[90, 84\]\}', r'moved\["ExactNewRows"\] > 0\.1', r"== \(2, 6, 182\)",
+        r"wrong\) == \(0, 94\)", r'1 < steps\["coded anew"\] < steps\["old codes"\]', r'read\["B"\] > 2',
+        r"clips == \(34, 0\)", r"sizes\[0\] == sizes\[1\] == 40_960", r"context \* values == 536_870_912"],
     # 15
 }
 
