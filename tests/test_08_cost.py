@@ -19,7 +19,7 @@ from mgpt.cost import Cost, decode_cost, prefill_cost, weight_count
 from mgpt.course.questions import find
 from mgpt.widgets import load, respond
 from mgpt.widgets.machine import PRESETS, Machine, measure
-from mgpt.widgets.roofline import EIGHT_B, MODELS, batch_bytes, batches, many, rate, roofline
+from mgpt.widgets.roofline import EIGHT_B, MODELS, batch_bytes, batches, many, rate, roofline, three
 
 STEM = "08_cost"
 
@@ -200,6 +200,18 @@ def q1_like(matrices=q1_matrices,
     return answer
 
 
+def q1_last_norm(model, requests, weight_bytes, kv_bytes):
+    right = q1_matrix_by_matrix(model, requests, weight_bytes, kv_bytes)
+    weights = right["bytes_weights"] - model["width"] * weight_bytes
+    return {**right, "bytes_weights": weights, "intensity": right["flops"] / (weights + right["bytes_kv"])}
+
+
+def q1_one_head(model, requests, weight_bytes, kv_bytes):
+    right = q1_matrix_by_matrix(model, requests, weight_bytes, kv_bytes)
+    flops = right["flops"] - 2 * model["width"] * model["vocab"] * (len(requests) - 1)
+    return {**right, "flops": flops, "intensity": flops / (right["bytes_weights"] + right["bytes_kv"])}
+
+
 def q1_weights_each(model, requests, weight_bytes, kv_bytes):
     right = q1_matrix_by_matrix(model, requests, weight_bytes, kv_bytes)
     weights = right["bytes_weights"] * len(requests)
@@ -216,6 +228,26 @@ def q2_like(overtakes=lambda w, k: w // k + 1, room=lambda w, gib: gib * 2**30 -
                 "gain": gain(bytes_weights, one, n, each)}
 
     return answer
+
+
+def q2_weights_in_each(bytes_weights, bytes_per_position, context, memory_gib):
+    one = bytes_per_position * context
+    n = max(1, memory_gib * 2**30 // (bytes_weights + one))
+    token = bytes_weights / n + one
+    return {"overtakes": bytes_weights // one + 1, "fits": n, "bytes_a_token": token,
+            "gain": (bytes_weights + one) / token}
+
+
+def q2_where_kv_overtakes(bytes_weights, bytes_per_position, context, memory_gib):
+    right = q2_by_search(bytes_weights, bytes_per_position, context, memory_gib)
+    one = bytes_per_position * context
+    token = bytes_weights / right["overtakes"] + one
+    return {**right, "bytes_a_token": token, "gain": (bytes_weights + one) / token}
+
+
+def q3_speeds(bandwidth, peak, passes):
+    right = q3_by_intensity(bandwidth, peak, passes)
+    return [{**one, "share": one["share"] * peak * 1e12} for one in right]
 
 
 def q3_like(giga=1e9, tera=1e12, time=max, unit=1000, at_the_ridge="compute", names=("compute", "bandwidth"),
@@ -278,6 +310,12 @@ WRONG = {
         "kept positions not in the KV": q1_like(kv=lambda m, r: sum(n for n, k in r)),
         "one cache for all": spoil(q1_matrix_by_matrix, bytes_kv=lambda right, m, r, w, b: (
             2 * m["layers"] * m["kv_heads"] * m["head_dim"] * b * max(n + k for n, k in r))),
+        "one comparison a request": q1_like(compare=lambda m, n, k: 2 * m["heads"] * m["head_dim"] * (n + k)),
+        "one head for all": q1_one_head,
+        "way back of the heads forgotten": q1_like(
+            lambda m: q1_matrices(m) - m["width"] * m["heads"] * m["head_dim"]),
+        "last norm forgotten": q1_last_norm,
+        "one norm a layer": q1_like(more=lambda m, values: values - m["width"] * m["layers"]),
         "head on every position": q1_like(heads=lambda n: n),
         "head forgotten": q1_like(heads=lambda n: 0),
         "weights read for each request": q1_weights_each,
@@ -294,6 +332,10 @@ WRONG = {
         "context forgotten": spoil(q2_by_search, overtakes=lambda right, w, p, c, m: w // p + 1),
         "GB for GiB": q2_like(room=lambda w, gib: gib * 10**9 - w),
         "weights not in the memory": q2_like(room=lambda w, gib: gib * 2**30),
+        "weights for each request in the memory": q2_weights_in_each,
+        "the batch that overtakes": q2_where_kv_overtakes,
+        "overtaking only where it fits": spoil(
+            q2_by_search, overtakes=lambda right, *args: min(right["overtakes"], right["fits"])),
         "rounded up": q2_like(fit=lambda room, k: room // k + 1),
         "one fewer fits": q2_like(fit=lambda room, k: room // k - 1),
         "the whole pass": q2_like(token=lambda w, k, n: w + n * k, gain=lambda w, k, n, t: (w + k) / (t / n)),
@@ -315,12 +357,20 @@ WRONG = {
         "always compute": q3_like(names=("compute", "compute")),
         "above the roof": q3_like(share=lambda a, b: a / b),
         "share of the bandwidth": q3_like(share=lambda a, b: min(a, b) / a),
+        "operations a second": q3_speeds,
+        "per cent": q3_like(share=lambda a, b: 100 * min(a, b) / b),
+        "no powers of ten": q3_like(giga=1, tera=1),
         "GiB for GB": q3_like(giga=2**30),
         "TFLOP/s taken as GFLOP/s": q3_like(tera=1e9),
         "seconds": q3_like(unit=1),
         "microseconds": q3_like(unit=10**6),
     },
     "q4": {
+        "a search that stops": spoil(q4_plainly, batch=lambda right, *args: (
+            right["batch"] if (right["batch"] or 0) < 20_000 else None)),
+        "None for no context": spoil(q4_plainly, last_context=lambda right, *args: right["last_context"] or None),
+        "a position that pays exactly": spoil(q4_plainly, last_context=lambda right, f, e, kv, w, ridge, n: (
+            0 if e == ridge * kv else right["last_context"])),
         "KV forgotten": q4_like(k=lambda kv, n: 0),
         "KV of one position": q4_like(k=lambda kv, n: kv),
         "attention's operations forgotten": q4_like(f=lambda fixed, each, n: fixed),
@@ -371,6 +421,8 @@ def test_the_batch_that_is_asked_for_is_the_first_on_the_compute_side_of_the_cou
 def test_fresh_cases_hold_every_kind_that_a_mistake_is_about(seed):
     last = [case for case in find(f"{STEM}.q4").fresh_cases(seed)]
     assert any(case.expected["batch"] is None for case in last) and any(case.expected["batch"] for case in last)
+    assert {0, None} <= {case.expected["last_context"] for case in find(f"{STEM}.q4").cases}
+    assert any(case.expected["overtakes"] > case.expected["fits"] for case in find(f"{STEM}.q2").cases)
     passes = [one for case in find(f"{STEM}.q3").fresh_cases(seed) for one in case.expected]
     assert {one["side"] for one in passes} == {"compute", "bandwidth"}
 
@@ -407,20 +459,24 @@ def view(**state):
     {}, {"model": "mha", "context": 9000, "batch": 7}, {"model": "mg2", "machine": "core", "weights": "8", "kv": "8"},
     {"machine": "mine", "bandwidth": 14.8, "peak": 71.0, "model": "gpt2s", "weights": "4", "kv": "1", "context": 300},
     {"machine": "h100", "batch": 100_000, "context": 3}])
-def test_the_rows_are_what_is_counted(state):
+def test_the_columns_are_what_is_counted(state):
     control = load("roofline")
     state = control.read(state)
     config, weights, kv = MODELS[state["model"]][1], int(state["weights"]), int(state["kv"])
     machine = Machine(14.8e9, 71e9) if state["machine"] == "mine" else PRESETS[state["machine"]]
     shown = control.view(state)
     expected = [decode_cost(config, state["context"], n, weights, kv) for n in (1, state["batch"])]
-    for cost, row in zip(expected, shown.rows[1:]):
+    labels, first, *columns = zip(shown.header, *shown.rows)  # a column a pass
+    assert labels == ("pass", "operations", "weights read", "KV", "operations a byte", "limit", "time at least",
+                      "bytes a token")
+    for cost, column in zip(expected, columns):
         limit = {"compute": "operations", "bandwidth": "bytes"}[machine.side(cost.intensity)]
-        assert row[1] == many(cost.flops) and row[5] == limit
-        assert math.isclose(float(row[4].replace(",", "")), cost.intensity, rel_tol=0.006)
-        assert math.isclose(float(row[6].split()[0].replace(",", "")), machine.least_seconds(cost) * 1e3, rel_tol=0.006)
+        assert column[1] == many(cost.flops) and column[5] == limit
+        assert math.isclose(float(column[4].replace(",", "")), cost.intensity, rel_tol=0.006)
+        least = machine.least_seconds(cost) * 1e3
+        assert math.isclose(float(column[6].split()[0].replace(",", "")), least, rel_tol=0.006)
     prefill = prefill_cost(config, state["context"], weights)
-    assert shown.rows[0][1] == many(prefill.flops) and shown.rows[0][3] == shown.rows[1][3]
+    assert first[1] == many(prefill.flops) and first[3] == columns[0][3]
 
 
 @pytest.mark.parametrize("context, batch", [(2048, 56), (8192, 14), (32_768, 4), (131_072, 1)])
@@ -490,5 +546,13 @@ def test_numbers_of_operations_in_words(number, words):
     assert many(number) == words
 
 
+@pytest.mark.parametrize("number, words", [
+    (5_121_474_560, "5,121,474,560"), (152.6, "153"), (99.96, "100"), (18, "18"), (0.0738, "0.0738"),
+    (2.29e-5, "0.0000229"), (1e-6, "0.000001")])
+def test_numbers_in_words_have_no_powers_of_ten(number, words):
+    assert three(number) == words
+
+
 def test_speeds_in_words():
+    assert rate(1e16) == "10,000 TFLOP/s"
     assert rate(312e12) == "312 TFLOP/s" and rate(53e9) == "53 GFLOP/s" and rate(2.039e12) == "2.04 TFLOP/s"

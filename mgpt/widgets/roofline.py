@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from decimal import Decimal
 
 from mgpt.config import GPTConfig
 from mgpt.cost import decode_cost, prefill_cost
@@ -126,13 +127,13 @@ def batches(config, context, most=256, also=(), bytes_per_value=2, kv_bytes_per_
 
 def three(number):
     """A number in words, three digits, without powers of ten."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    return f"{number:,.0f}" if number >= 100 else f"{Decimal(f'{number:.3g}'):f}"
 
 
 def rate(speed):
     """Operations a second in words, three digits."""
     size, unit = (1e12, "TFLOP/s") if speed >= 1e12 else (1e9, "GFLOP/s")
-    return f"{speed / size:.3g} {unit}"
+    return f"{three(speed / size)} {unit}"
 
 
 def many(number):
@@ -161,13 +162,15 @@ def view(state):
     passes = [(_("prefill of {n}").format(n=context), prefill, context), (_("decode, 1 request"), alone, 1)]
     if batch > 1:
         passes.append((_("decode, {n} requests").format(n=batch), together, batch))
-    rows = tuple((words, many(cost.flops), format_bytes(cost.bytes_weights, si=True),
-                  format_bytes(cost.bytes_kv, si=True), three(cost.intensity), _(SIDES[machine.side(cost.intensity)]),
-                  f"{three(machine.least_seconds(cost) * 1e3)} ms",
-                  format_bytes(round((cost.bytes_weights + cost.bytes_kv) / tokens), si=True))
-                 for words, cost, tokens in passes)
-    header = (_("pass"), _("operations"), _("weights read"), "KV", _("operations a byte"), _("limit"),
-              _("time at least"), _("bytes a token"))
+    header = (_("pass"), *(words for words, _cost, _tokens in passes))  # a column a pass: eight columns would not fit
+    labels = (_("operations"), _("weights read"), "KV", _("operations a byte"), _("limit"), _("time at least"),
+              _("bytes a token"))
+    columns = [(many(cost.flops), format_bytes(cost.bytes_weights, si=True), format_bytes(cost.bytes_kv, si=True),
+                three(cost.intensity), _(SIDES[machine.side(cost.intensity)]),
+                f"{three(machine.least_seconds(cost) * 1e3)} ms",
+                format_bytes(round((cost.bytes_weights + cost.bytes_kv) / tokens), si=True))
+               for _words, cost, tokens in passes]
+    rows = tuple(zip(labels, *columns))
     named = f"{machine.bandwidth / 1e9:g} GB/s, {rate(machine.peak)}"
     points = [(words, cost.intensity) for words, cost, _n in passes]
     pictures = (roofline("figure-roofline", [(named, machine)], points),

@@ -8,17 +8,17 @@ from mgpt.text import N_
 def pass_cost(model, requests, weight_bytes, kv_bytes, *, adds=2, kv_heads_read="kv_heads", heads_compared="heads",
               projected="kv_heads", columns=lambda new, kept: new * (kept + new), held=lambda new, kept: kept + new,
               heads_on=lambda new: 1, compared=2, weight_reads=lambda requests: 1, planes=2, embedding=0, inner=3,
-              norms=True, over=lambda weights, kv: weights + kv):
+              back=1, norms=2, last_norm=1, over=lambda weights, kv: weights + kv):
     """The right dict, or one with one thing counted otherwise.
 
     columns: pairs of positions in attention; held: positions of K and V; heads_on: positions with logits.
     """
     width, d, layers = model["width"], model["head_dim"], model["layers"]
-    matrices = width * d * (2 * model["heads"] + 2 * model[projected]) + inner * width * model["inner"]
+    matrices = width * d * ((1 + back) * model["heads"] + 2 * model[projected]) + inner * width * model["inner"]
     head = width * model["vocab"]
     flops = adds * sum(layers * (new * matrices + compared * model[heads_compared] * d * columns(new, kept))
                        + heads_on(new) * head for new, kept in requests)
-    weights = layers * (matrices + 2 * width * norms) + width * norms + (1 + embedding) * head
+    weights = layers * (matrices + norms * width) + last_norm * width + (1 + embedding) * head
     weights *= weight_bytes * weight_reads(requests)
     kv = planes * sum(held(*pair) for pair in requests) * layers * model[kv_heads_read] * d * kv_bytes
     return {"flops": flops, "bytes_weights": weights, "bytes_kv": kv, "intensity": flops / over(weights, kv)}
@@ -31,6 +31,12 @@ def counted(**change):
 def no_head(model, *rest):
     right, none = pass_cost(model, *rest), pass_cost(model, *rest, heads_on=lambda new: 0)
     return {**none, "bytes_weights": right["bytes_weights"]}
+
+
+def one_head(model, requests, *rest):
+    right, none = pass_cost(model, requests, *rest), no_head(model, requests, *rest)
+    flops = none["flops"] + (right["flops"] - none["flops"]) // len(requests)
+    return {**right, "flops": flops, "intensity": flops / (right["bytes_weights"] + right["bytes_kv"])}
 
 
 def draw_pass(rng):
@@ -82,6 +88,12 @@ Q1 = Question(
                     **(right := pass_cost(*args)), "bytes_kv": right["bytes_kv"] * max(map(sum, args[1])) // sum(
                         map(sum, args[1]))},
                 N_("each request has K and V of its own: their positions add up")),
+        Mistake("one comparison a request", counted(columns=lambda new, kept: kept + new),
+                N_("each of the new positions is compared: new · (kept + new) pairs for a request")),
+        Mistake("one head for all", one_head, N_("each request has a last position of its own, and the head on it")),
+        Mistake("way back of the heads forgotten", counted(back=0),
+                N_("one more matrix of attention takes the heads back to the residual stream: heads · head_dim by "
+                   "width")),
         Mistake("head on every position", counted(heads_on=lambda new: new),
                 N_("the head is computed for the last position of each request only")),
         Mistake("head forgotten", no_head, N_("the head is missing: width · vocab for the last position of each "
@@ -93,7 +105,11 @@ Q1 = Question(
                 N_("a separate embedding is looked up, a row a token: it is no part of the weights that are read")),
         Mistake("gate or up forgotten", counted(inner=2),
                 N_("the feed-forward part has three matrices: gate, up, and the one back")),
-        Mistake("norms forgotten", counted(norms=False),
+        Mistake("last norm forgotten", counted(last_norm=0),
+                N_("one more norm stands behind the layers: `width` values that are read too")),
+        Mistake("one norm a layer", counted(norms=1), N_("a layer has two norms, before attention and before the "
+                                                         "feed-forward part")),
+        Mistake("norms forgotten", counted(norms=0, last_norm=0),
                 N_("the norms' weights are read too: two of `width` values a layer, and one at the end")),
         Mistake("one width for both", lambda m, r, w, k: pass_cost(m, r, w, w),
                 N_("values of K and V take kv_bytes, whatever a weight takes")),
@@ -127,6 +143,24 @@ def ruled(**change):
     return lambda *args: batching(*args, **change)
 
 
+def weights_in_each(weights, per_position, context, memory_gib):
+    kv = per_position * context
+    fits = max(1, memory_gib * 2**30 // (weights + kv))
+    return {**batching(weights, per_position, context, memory_gib), "fits": fits, "bytes_a_token": weights / fits + kv,
+            "gain": (weights + kv) / (weights / fits + kv)}
+
+
+def where_kv_overtakes(weights, per_position, context, memory_gib):
+    right, kv = batching(weights, per_position, context, memory_gib), per_position * context
+    each = weights / right["overtakes"] + kv
+    return {**right, "bytes_a_token": each, "gain": (weights + kv) / each}
+
+
+def overtaking_that_fits(*args):
+    right = batching(*args)
+    return {**right, "overtakes": min(right["overtakes"], right["fits"])}
+
+
 def draw_batching(rng):
     per_position, context = 1024 * rng.randrange(8, 200), rng.randrange(500, 5000)
     memory = rng.choice([24, 40, 80])
@@ -145,6 +179,9 @@ Q2 = Question(
             "gain": 4_505_600_000 / (4_096_000_000 / 31 + 409_600_000)}),
         Case((2**32, 2**16, 2**12, 24), {
             "overtakes": 17, "fits": 80, "bytes_a_token": 322_122_547.2, "gain": 2**28 * 17 / 322_122_547.2}),
+        Case((12_000_000_000, 20_000, 1000, 16), {
+            "overtakes": 601, "fits": 258, "bytes_a_token": 12_000_000_000 / 258 + 20_000_000,
+            "gain": 12_020_000_000 / (12_000_000_000 / 258 + 20_000_000)}),
     ),
     mistakes=(
         Mistake("equal counted as more", ruled(overtakes=lambda w, k: -(-w // k)),
@@ -155,6 +192,12 @@ Q2 = Question(
                 N_("each request reads K and V of its whole context, not of one position")),
         Mistake("GB for GiB", ruled(gib=10**9), N_("the memory is in GiB, 2**30 bytes each; 10**9 is a GB")),
         Mistake("weights not in the memory", ruled(held=0), N_("the weights take their part of the memory first")),
+        Mistake("weights for each request in the memory", weights_in_each,
+                N_("the weights lie in the memory once, however many requests share them")),
+        Mistake("the batch that overtakes", where_kv_overtakes,
+                N_("bytes_a_token and gain are asked for the batch that fits, not for the one that overtakes")),
+        Mistake("overtaking only where it fits", overtaking_that_fits,
+                N_("overtakes is asked whether that batch fits or not")),
         Mistake("rounded up", ruled(whole_up=1), N_("the last request does not fit whole: the number that fits is "
                                                     "rounded down")),
         Mistake("one fewer fits", ruled(whole_up=-1), N_("as many fit as the quotient has whole parts: none is kept "
@@ -202,6 +245,10 @@ def under_the_roof(bandwidth, peak, passes, *, giga=1e9, tera=1e12, milli=1e3, l
 
 def roofed(**change):
     return lambda *args: under_the_roof(*args, **change)
+
+
+def speeds(bandwidth, peak, passes):
+    return [{**one, "share": one["share"] * peak * 1e12} for one in under_the_roof(bandwidth, peak, passes)]
 
 
 def draw_roof(rng):
@@ -255,6 +302,12 @@ Q3 = Question(
                 N_("no pass gets more than the peak: the share is at most 1")),
         Mistake("share of the bandwidth", roofed(share=lambda c, r: min(1.0, r / c)),
                 N_("that is the share of the bandwidth; the share of the peak is intensity over ridge, at most 1")),
+        Mistake("operations a second", speeds,
+                N_("that is operations a second; the share is their part of the peak, at most 1")),
+        Mistake("per cent", roofed(share=lambda c, r: 100 * min(1.0, c / r)),
+                N_("that is in per cent; the share is a part of 1")),
+        Mistake("no powers of ten", roofed(giga=1.0, tera=1.0),
+                N_("bandwidth is in GB/s and peak in TFLOP/s: 10**9 bytes and 10**12 operations a second")),
         Mistake("GiB for GB", roofed(giga=2**30), N_("bandwidth is in GB/s, powers of ten: 10**9 bytes a second")),
         Mistake("TFLOP/s taken as GFLOP/s", roofed(tera=1e9), N_("T is 10**12 operations a second, G is 10**9")),
         Mistake("seconds", roofed(milli=1.0), N_("that is seconds; milliseconds are asked for")),
@@ -308,6 +361,21 @@ def overtaking(fixed, per_position, kv_position, weights, ridge, context):
             "batch": weights // (kv_position * context) + 1}
 
 
+def search_that_stops(*args):
+    right = reach(*args)
+    return {**right, "batch": right["batch"] if (right["batch"] or 0) <= 1000 else None}
+
+
+def none_for_none(*args):
+    right = reach(*args)
+    return {**right, "last_context": right["last_context"] or None}
+
+
+def equal_as_loss(fixed, per_position, kv_position, weights, ridge, context):
+    right = reach(fixed, per_position, kv_position, weights, ridge, context)
+    return {**right, "last_context": 0} if per_position == ridge * kv_position else right
+
+
 def draw_reach(rng):
     kv, ridge = rng.randrange(2, 60), rng.randrange(3, 40)
     kind = rng.choice(["reached", "reached", "reached", "beyond", "at the last", "one more", "endless"])
@@ -328,11 +396,21 @@ Q4 = Question(
     cases=(
         Case((15_009_316_864, 524_288, 131_072, 15_009_849_344, 153, 512), {"batch": 459, "last_context": 768}),
         Case((15_009_316_864, 524_288, 131_072, 15_009_849_344, 153, 2048), {"batch": None, "last_context": 768}),
+        Case((15_009_316_864, 524_288, 131_072, 15_009_849_344, 153, 768), {"batch": 219_012, "last_context": 768}),
         Case((1000, 4, 1, 700, 5, 300), {"batch": 5, "last_context": 999}),
         Case((1000, 4, 1, 700, 5, 1000), {"batch": None, "last_context": 999}),
         Case((500, 9, 4, 600, 2, 100), {"batch": 2, "last_context": None}),
+        Case((500, 8, 4, 600, 2, 100), {"batch": 3, "last_context": None}),
+        Case((3, 1, 2, 50, 2, 1), {"batch": None, "last_context": 0}),
     ),
     mistakes=(
+        Mistake("a search that stops", search_that_stops,
+                N_("a batch as large as that is not found by trying some: solve for it")),
+        Mistake("None for no context", none_for_none,
+                N_("where no context has a batch, last_context is 0; None is for where every context has one")),
+        Mistake("a position that pays exactly", equal_as_loss,
+                N_("where a position pays exactly for its KV, the fixed operations remain for the weights: every "
+                   "context has a batch")),
         Mistake("KV forgotten", reached(kv_at=0),
                 N_("each request also brings its KV bytes: the pass reads weights + batch · KV")),
         Mistake("KV of one position", reached(kv_at=1), N_("a request reads K and V of its whole context, not of one "
@@ -375,8 +453,8 @@ Q4 = Question(
 # ---------------------------------------------------------------- 5: a gain that stays away
 Q5_WHY = choice(
     "08_cost.q5_why", "q5_why", "c",
-    {"a": N_("at 8,192 positions no batch of this model gets far from the bandwidth side: its KV alone allows 18 "
-             "operations a byte"),
+    {"a": N_("at 8,192 positions the KV alone allows this model 18 operations a byte, far below the ridges of the "
+             "chapter"),
      "b": N_("the weights are read once for the whole batch, and those bytes did become half"),
      "d": N_("turning codes into numbers takes operations and no bytes from memory; the counts here hold without it")},
     hints=(N_("Split the bytes of a pass into two parts. Which part did the change touch?"),
