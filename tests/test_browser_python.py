@@ -233,8 +233,12 @@ def test_what_stands_in_a_notebook_is_the_package_s_own_code_and_the_pages_own_n
     text = "```{literalinclude} ../mgpt/cache.py\n:pyobject: KVCache.append\n```\n"
     code = plain.plain(text, page, {}, {})
     assert code.startswith("```python\ndef append(self, layer, k, v):\n    ") and "\n    return keys" in code
+    part = plain.plain(text.replace("append\n", "append\n:lines: 2-\n:dedent: 8\n"), page, {}, {})
+    assert part.startswith('```python\n"""') and "def append" not in part and "\nreturn keys" in part
     with pytest.raises(KeyError):
         plain.plain(text.replace("append", "apend"), page, {}, {})
+    with pytest.raises(TypeError):  # an option that would be left out in silence
+        plain.plain(text.replace("append\n", "append\n:emphasize: 2\n"), page, {}, {})
     said = {"see {doc}`../exercises/02_cache`": "see [Exercises of 02: a cache by hand](../exercises/02_cache.ipynb)",
             "{doc}`words <01_generate>`": "[words](01_generate.ipynb)", "{doc}`glossary`": "Glossary",
             "{ref}`the rule <conv-ticks>`": "the rule", "{ref}`conv-ticks`": "Ticks",

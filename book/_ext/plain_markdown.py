@@ -4,11 +4,14 @@ Package code is put in where the page includes it, boxes become quotations, link
 """
 
 import re
+import textwrap
 from pathlib import Path
 
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import parselinenos
 
-INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$", flags=re.M)
+INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n((?::\w+: .*\n)+)```$", flags=re.M)
+OPTION = re.compile(r"^:(\w+): (.*)$", flags=re.M)
 BOX = re.compile(r"^:::\{admonition\} ([^\n]+)\n(?::\w+:[^\n]*\n)*(.*?)^:::$", flags=re.M | re.S)
 LINK = re.compile(r"\{(doc|ref|eq|numref|term)\}`([^`<]*?) ?(?:<([^`>]*)>)?`")
 CITED = re.compile(r"\{cite:[tp]\}`([^`]*)`")
@@ -23,6 +26,12 @@ def source(path, name):
     lines = analyzer.code.splitlines()[first - 1 : last]
     margin = len(lines[0]) - len(lines[0].lstrip())
     return "\n".join(line[margin:] for line in lines).rstrip()
+
+
+def included(path, *, pyobject, lines="1-", dedent=None):
+    """The code that `literalinclude` shows with these options, without a common margin; TypeError for another option."""
+    code = source(path, pyobject).splitlines()
+    return textwrap.dedent("\n".join(code[number] for number in parselinenos(lines, len(code))))
 
 
 def heading(text):
@@ -68,7 +77,7 @@ def plain(text, page, labels, works):
         return "\n".join(f"> {line}".rstrip() for line in [f"**{found[1]}**", "", *found[2].strip().splitlines()])
 
     def code(found):
-        return f"```python\n{source((page.parent / found[1]).resolve(), found[2])}\n```"
+        return f"```python\n{included((page.parent / found[1]).resolve(), **dict(OPTION.findall(found[2])))}\n```"
 
     text = BOX.sub(box, LABEL.sub("", EQUATION.sub("$$", text)))
     text = CITED.sub(lambda found: works.get(found[1], found[1]), LINK.sub(link, text))
