@@ -1,4 +1,4 @@
-"""A stated machine and the roofline rule: how long a pass takes, from counted operations and bytes.
+"""A machine as two numbers, and the roofline rule: how long a pass takes, from counted operations and bytes.
 
 Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth).  FLOPs and bytes are
 those of `mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted as
@@ -25,25 +25,55 @@ GROUP = 32  # weights: values that share one float32 scale
 
 @dataclass(frozen=True)
 class Machine:
-    """peak: FLOPs a second.  bandwidth: bytes a second.  memory, and reserve (activations, workspace): bytes.
-    overhead: ms a pass, whatever it does."""
+    """bandwidth in bytes a second, peak in operations a second."""
 
-    peak: float
     bandwidth: float
+    peak: float
+
+    def __post_init__(self):
+        finite("bandwidth", self.bandwidth, above=0)
+        finite("peak", self.peak, above=0)
+
+    @property
+    def ridge(self):
+        """Operations a byte from which on the peak is the limit."""
+        return self.peak / self.bandwidth
+
+    def attainable(self, intensity):
+        """Operations a second at most, at an arithmetic intensity."""
+        return min(self.peak, intensity * self.bandwidth)
+
+    def side(self, intensity):
+        """Which of the two is the limit."""
+        return "compute" if intensity >= self.ridge else "bandwidth"
+
+    def seconds(self, flops, nbytes):
+        """Time at least: of the operations, or of the bytes."""
+        return max(flops / self.peak, nbytes / self.bandwidth)
+
+    def least_seconds(self, cost):
+        """Time of a pass at least, of a Cost of mgpt.cost."""
+        return self.seconds(cost.flops, cost.bytes_weights + cost.bytes_kv)
+
+
+@dataclass(frozen=True)
+class Accelerator(Machine):
+    """A machine with a memory.  memory, and reserve (activations, workspace): bytes.  overhead: ms a pass,
+    whatever it does."""
+
     memory: int
     reserve: int
     overhead: float
 
     def __post_init__(self):
-        for name in ("peak", "bandwidth"):
-            finite(name, getattr(self, name), above=0)
-        for name in ("memory", "reserve"):
-            integer(name, getattr(self, name))
+        super().__post_init__()
+        integer("memory", self.memory)
+        integer("reserve", self.reserve)
         finite("overhead", self.overhead, at_least=0)
 
 
 # Assumed round figures of no real product, and the model shape of chapter 4: 128 KiB of K/V a position.
-TEACHING_MACHINE = Machine(peak=100e12, bandwidth=1e12, memory=16 * GIB, reserve=GIB, overhead=1.0)
+TEACHING_MACHINE = Accelerator(bandwidth=1e12, peak=100e12, memory=16 * GIB, reserve=GIB, overhead=1.0)
 SERVED = GPTConfig(vocab_size=32_000, max_seq_len=16_384, n_layer=32, n_head=32, n_kv_head=8, head_dim=128,
                    n_embd=4096, n_inner=11_008, tie_embeddings=False)
 DRAFT = GPTConfig(vocab_size=32_000, max_seq_len=16_384, n_layer=4, n_head=8, n_kv_head=2, head_dim=128,
@@ -120,5 +150,4 @@ class Roofline:
     def ms(self, passes):
         """overhead + the longer of computing and reading."""
         flops, nbytes = self.work(passes)
-        computing, reading = flops / self.machine.peak, nbytes / self.machine.bandwidth
-        return self.machine.overhead + 1000 * max(computing, reading)
+        return self.machine.overhead + 1000 * self.machine.seconds(flops, nbytes)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mgpt.config import GPTConfig
 from mgpt.cost import decode_cost, prefill_cost, weight_count
 from mgpt.machine import (
-    DRAFT, GIB, SERVED, TEACHING_MACHINE, Machine, Roofline, blocks_in, kv_bytes_per_position, kv_memory,
+    DRAFT, GIB, SERVED, TEACHING_MACHINE, Accelerator, Roofline, blocks_in, kv_bytes_per_position, kv_memory,
     resident_weight_bytes, weight_bytes)
 from mgpt.model import init_params
 from mgpt.quantize import quantize_params
@@ -21,7 +21,7 @@ from mgpt.workloads import WORKLOADS, workload
 
 SMALL = GPTConfig(vocab_size=50, max_seq_len=256, n_layer=2, n_head=4, n_kv_head=2, head_dim=8, n_embd=32, n_inner=40,
                   tie_embeddings=False)
-UNIT = Machine(peak=1e30, bandwidth=1e30, memory=2**60, reserve=0, overhead=1.0)  # every pass lasts 1 ms
+UNIT = Accelerator(peak=1e30, bandwidth=1e30, memory=2**60, reserve=0, overhead=1.0)  # every pass lasts 1 ms
 
 
 # ------------------------------------------------------------------ the cost rule
@@ -51,7 +51,7 @@ def test_chunks_of_a_prompt_compute_what_the_whole_computes(chunks, start):
 
 
 def test_a_pass_lasts_as_long_as_the_longer_of_computing_and_reading():
-    machine = Machine(peak=1e12, bandwidth=1e9, memory=GIB, reserve=0, overhead=2.5)
+    machine = Accelerator(peak=1e12, bandwidth=1e9, memory=GIB, reserve=0, overhead=2.5)
     rule = Roofline(SMALL, machine)
     for passes in ([(0, 5, 1)], [(0, 200, 1)], [(9, 1, 1)] * 40):
         flops, nbytes = rule.work(passes)
