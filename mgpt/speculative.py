@@ -37,7 +37,7 @@ class SpeculativeGeneration(Generation):
 
 
 def accept_probability(q, p):
-    """min(1, p/q): how often a guess is kept.  q > 0 draft's, p target's chance."""
+    """min(1, p/q): how often a guess is kept that the draft made with chance q > 0."""
     return 1.0 if p >= q else float(p / q)
 
 

@@ -124,7 +124,7 @@ Q1 = Question(
         Case(([0, 0], QS, PS, [0, 0.5, 0]), {"kept": [0], "next": 1}),
         Case(([1, 1], QS, PS, [0.9, 0.9, 0]), {"kept": [1, 1], "next": 1}),
         Case(([0, 1], QS, PS, [0.9, 0, 0]), {"kept": [], "next": 1}),
-        Case(([2], [Q0], [[0.5, 0.5, 0.0], LAST], [0.0, 0.7]), {"kept": [], "next": 1}),
+        Case(([2], [Q0], [[0.8, 0.2, 0.0], LAST], [0.0, 0.2]), {"kept": [], "next": 0}),
     ),
     mistakes=(
         Mistake("every guess kept", lambda *a: checked(*a, keep=lambda q, p, x: 2.0),
