@@ -210,6 +210,11 @@ def absolute(a, b):
     return [x / sum(gap) for x in gap] if any(gap) else list(b)
 
 
+def q_softmax(a, b):
+    powers = np.exp([max(y - x, 0) for x, y in zip(a, b)])
+    return (powers / powers.sum()).tolist()
+
+
 def q1_like(kept=lambda u, q, p, x: u < p[x] / q[x], replace=left_over, bonus=lambda q, p: p[-1], pick=drawn_from):
     def check_round(guesses, q, p, numbers):
         for i, x in enumerate(guesses):
@@ -291,6 +296,21 @@ def mean(numbers):
     return sum(numbers) / len(numbers) if numbers else None
 
 
+def q3_one_more(rounds):
+    tested = [k + 1 for _, k in rounds]
+    places = [sum(k > i for _, k in rounds) / sum(n > i for n in tested) for i in range(max(tested))]
+    return {**q3_lists(rounds), "alpha": sum(k for _, k in rounds) / sum(tested), "places": places}
+
+
+def q3_padded(with_what):
+    def answer(rounds):
+        right = q3_lists(rounds)
+        missing = max(g for g, _ in rounds) - len(right["places"])
+        return {**right, "places": right["places"] + [with_what] * missing}
+
+    return answer
+
+
 def q4_like(tokens=lambda a, g: sum(a**i for i in range(g + 1)), time=lambda c, g, room: g * c + max(1, (g + 1) / room),
             start=0, best=lambda speeds: speeds.index(max(speeds)), value=lambda tokens, time: tokens / time):
     def best_gamma(alpha, cost, room, most):
@@ -332,6 +352,11 @@ WRONG = {
         "always the last number": replaced(number=lambda i, numbers: numbers[-1]),
         "largest taken": q1_like(pick=lambda weights, u: weights.index(max(weights))),
         "the next row": replaced(row=1),
+        "drawn at equality": q1_like(pick=lambda weights, u: next(
+            (i for i, total in enumerate(accumulate(weights)) if total >= u), len(weights) - 1)),
+        "largest replacement": q1_rejecting(lambda n, guesses, q, p, numbers: {
+            "kept": guesses[:n], "next": int(np.argmax(left_over(q[n], p[n])))}),
+        "softmax of the residual": q1_like(replace=q_softmax),
     },
     "q2": {
         "the theorem alone": lambda drawn, q, p: p,
@@ -346,6 +371,7 @@ WRONG = {
         "distance for residual": q2_like(replace=absolute),
         "kept part alone": q2_like(replace=lambda q, p: [0] * len(p)),
         "kept part scaled up": q2_scaled,
+        "softmax of the residual": q2_like(replace=q_softmax),
         "ratio upside down": q2_like(keep=lambda q, p: min(1, q / p) if p else 1),
     },
     "q3": {
@@ -362,6 +388,10 @@ WRONG = {
         "places of long rounds": q3_with(places=places_like(lambda g, k, i: g > i)),
         "short rounds as rejections": q3_with(places=places_like(lambda g, k, i: k >= i)),
         "nothing tested is 0": q3_with(alpha=lambda r: over(sum(k for _, k in r), looked_at(r)) or 0.0),
+        "one tested more than guessed": q3_one_more,
+        "places that nobody tested": q3_padded(0.0),
+        "places that nobody tested, as None": q3_padded(None),
+        "passes without a guess left out": q3_with(tokens_a_pass=lambda r: mean(k + 1 for g, k in r if g) or 1.0),
     },
     "q4": {
         "no bonus token": q4_like(tokens=lambda a, g: sum(a**i for i in range(g)) if g else 1),
@@ -379,8 +409,11 @@ WRONG = {
         "most tokens": q4_most,
         "tokens for the speed-up": q4_like(value=lambda tokens, time: tokens),
         "gain for the speed-up": q4_like(value=lambda tokens, time: tokens / time - 1),
+        "most left out": lambda alpha, cost, room, most: q4_table(alpha, cost, room, most - 1),
+        "whole passes": q4_like(time=lambda c, g, room: g * c + math.ceil((g + 1) / room)),
     },
     "q5": {
+        "last output counted before": lambda p, o, g, k, b: q5_sets(p, o + 1, g, k, b),
         "last output not processed": q5_with(
             during=lambda r, *a: r["during"] - 1,
             blocks_back=lambda r, p, o, g, k, b: math.ceil((r["during"] - 1) / b) - math.ceil(r["after"] / b)),
@@ -496,12 +529,31 @@ def test_the_tree_draws_each_path_once_with_its_probability(q, p, gamma):
     svg = tree("abcd"[: len(a)], a, b, gamma).svg()
     places = gamma if alpha else 1
     assert svg.count("✓") == places * sum(line[2] > 0 for line in lines)
-    assert svg.count("✗ ×") == places * sum(line[3] > 1e-12 for line in lines)
+    assert svg.count("✗") - svg.count("in all<") == places * sum(line[3] > 1e-12 for line in lines)
     assert svg.count("in all<") == places * (1 - alpha > 1e-12)
     rejecting = sum(line[3] > 1e-12 for line in lines)
     replacing = sum(line[4] > 1e-12 for line in lines)
     assert svg.count("stroke-dasharray") == places * (2 * rejecting + 2 * replacing)  # branch, join, way out, bar
     assert ("one more token" in svg) == bool(alpha)
+
+
+@pytest.mark.parametrize("q, p", [*PAIRS, ("143/333, 190/333", "1/7, 6/7"), ("0.123 0.877", "1/3, 2/3")])
+@pytest.mark.parametrize("gamma", [1, 2])
+def test_no_word_of_the_tree_runs_into_its_lines_or_over_its_edge(q, p, gamma):
+    """Measured in the widest of the usual sans fonts, where a digit has 0.64 of the size."""
+    a, b = ([Fraction(x) for x in re.split(r"[, ]+", text)] for text in (q, p))
+    words = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="start" font-size="11">([^<]*)<',
+                       tree("abcd"[: len(a)], a, b, gamma).svg())
+    assert {x for x, _word in words} == {"108", "238"} or not acceptance_rate([*map(float, a)], [*map(float, b)])
+    for x, word in words:
+        wide = sum({"/": 0.34, ".": 0.32, " ": 0.32}.get(c, 0.64 if c.isalnum() else 0.84) for c in word)
+        assert float(x) + 11 * wide <= (204 if x == "108" else 392), word
+
+
+def test_where_nothing_is_kept_the_tree_ends_behind_the_first_guess():
+    shown = view(q="1, 0", p="0, 1", guesses="2")
+    assert shown.pictures[0].height == view(q="1, 0", p="0, 1").pictures[0].height
+    assert "No guess is ever kept, and each round gives one token." in shown.sentence
 
 
 def test_fractions_stand_for_floats_only_where_they_do():

@@ -16,6 +16,7 @@ NAMES, MOST_DENOMINATOR = "abcd", 1000
 LONGEST = 400  # a longer denominator is shown as a decimal
 ROW, TOP, WIDTH = 46, 46, 392
 ROOT, GUESS, BRANCH, JOIN, OUT, RIGHT = 8, 34, 104, 214, 238, 390  # columns, from left to right
+BRANCH_CHARS, OUT_CHARS = 15, 24  # what fits between BRANCH and its line on, and between OUT and the edge
 
 
 def distribution(label, text):
@@ -69,8 +70,10 @@ def view(state):
                    tuple((n, exact(chance)) for n, chance in enumerate(chances, 1)))
     listed = ", ".join(f"{name} {exact(float(out))}" for name, out in zip(names, comes_out))
     sentence = _("The first token comes out as {out}: the outcome distribution equals p. A guess is kept with probability "
-                 "{alpha}, and a round gives {mean} tokens on average.").format(
-        out=listed, alpha=exact(alpha), mean=exact(expected_tokens(alpha, gamma)))
+                 "{alpha}, and a round gives {mean} tokens on average.") if alpha else _(
+        "The first token comes out as {out}: the outcome distribution equals p. No guess is ever kept, and each round "
+        "gives one token.")
+    sentence = sentence.format(out=listed, alpha=exact(alpha), mean=exact(expected_tokens(alpha, gamma)))
     note = _("The same q and p stand at every place of the round; a real model has other rows at each.")
     return View((tree(names, q, p, gamma),), header, rows, sentence, more=(tokens,), note=note)
 
@@ -81,11 +84,11 @@ def tree(names, q, p, gamma, name="figure-speculative-tree"):
     step = TOP + ROW * len(names)
     data = "; ".join(_("{id}: guessed {q}, kept {kept}, replaced {again}").format(
         id=id_, q=exact(line[0]), kept=exact(line[2]), again=exact(line[4])) for id_, line in zip(names, lines))
-    figure = Figure(name, WIDTH, gamma * step + (58 if alpha else 6),
+    places = gamma if alpha else 1  # a second guess is reached only if the first can be kept
+    figure = Figure(name, WIDTH, places * step + (58 if alpha else 6),
                     _("Accept or replace: every path of a round of {n} guesses").format(n=gamma), data)
-    for place in range(gamma):
-        if alpha or place == 0:
-            _place(figure, names, lines, place, place * step, alpha**place, alpha)
+    for place in range(places):
+        _place(figure, names, lines, place, place * step, alpha**place, alpha)
     if alpha:
         _bonus(figure, names, p, gamma * step, alpha**gamma, gamma)
     return figure
@@ -106,21 +109,28 @@ def _place(figure, names, lines, place, y0, reached, alpha):
             figure.text(GUESS, y + 4, f"{id_} {exact(reached * guessed)}", size=12)
         if kept:
             figure.line(GUESS + 58, y, BRANCH, y - 8)
-            figure.text(BRANCH + 4, y - 5, f"✓ × {exact(keep)} = {exact(reached * kept)}", size=11)
-            figure.line(BRANCH + 98, y - 9, OUT - 4, y - 5)
+            figure.text(BRANCH + 4, y - 5, _branch("✓", keep, reached * kept), size=11)
+            figure.line(BRANCH + 100, y - 9, OUT - 4, y - 5)
         if lost > 1e-12:
             figure.line(GUESS + 58, y, BRANCH, y + 12, dashed=True)
-            figure.text(BRANCH + 4, y + 16, f"✗ × {exact(1 - keep)} = {exact(reached * lost)}", size=11)
-            figure.line(BRANCH + 98, y + 12, JOIN, middle, dashed=True)
+            figure.text(BRANCH + 4, y + 16, _branch("✗", 1 - keep, reached * lost), size=11)
+            figure.line(BRANCH + 100, y + 12, JOIN, middle, dashed=True)
         if again > 1e-12:
             figure.line(JOIN, middle, OUT - 4, y + 3, dashed=True)
         _sum(figure, id_, reached * kept, reached * again, y)
 
 
+def _branch(sign, factor, chance):
+    """The factor of a branch and its probability; where both do not fit, the probability."""
+    both = f"{sign} × {exact(factor)} = {exact(chance)}"
+    return both if len(both) <= BRANCH_CHARS else f"{sign} {exact(chance)}"
+
+
 def _sum(figure, id_, kept, again, y):
     """What comes out of one id: its kept share, solid, and its share as a replacement, dashed."""
     parts = " + ".join(exact(part) for part in (kept, again) if part > 1e-12)
-    figure.text(OUT, y, f"{id_} {parts} = {exact(kept + again)}" if "+" in parts else f"{id_} {parts or 0}", size=11)
+    both = f"{id_} {parts} = {exact(kept + again)}"
+    figure.text(OUT, y, both if "+" in parts and len(both) <= OUT_CHARS else f"{id_} {exact(kept + again)}", size=11)
     width = RIGHT - OUT
     figure.rect(OUT, y + 6, width * kept, 10, fill="quiet", stroke="none")
     if again > 1e-12:

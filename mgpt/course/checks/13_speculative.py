@@ -1,5 +1,7 @@
 """Chapter 13: the check of a round, what a rule really gives, rates from rounds, the best γ, and the rewind."""
 
+from math import ceil, exp
+
 from mgpt.course.questions import Case, Mistake, Question, choice
 from mgpt.text import N_
 
@@ -43,6 +45,26 @@ def pick(weights, u):
 
 def largest(weights, _u):
     return max(range(len(weights)), key=lambda token: weights[token])
+
+
+def pick_at_equality(weights, u):
+    """`pick`, with an id drawn also where the sum only equals u."""
+    total = 0.0
+    for token, weight in enumerate(weights):
+        total += weight
+        if u <= total:
+            return token
+    return len(weights) - 1
+
+
+def favourite(q, p):
+    """All on the largest entry of the residual."""
+    best = largest(rest(q, p), None)
+    return [float(token == best) for token in range(len(p))]
+
+
+def softmaxed(q, p):
+    return scaled([exp(w) for w in above(q, p)], p)
 
 
 def sixteenths(rng, size, least=0):
@@ -102,7 +124,7 @@ Q1 = Question(
         Case(([0, 0], QS, PS, [0, 0.5, 0]), {"kept": [0], "next": 1}),
         Case(([1, 1], QS, PS, [0.9, 0.9, 0]), {"kept": [1, 1], "next": 1}),
         Case(([0, 1], QS, PS, [0.9, 0, 0]), {"kept": [], "next": 1}),
-        Case(([2], [Q0], [[0.5, 0.5, 0.0], LAST], [0.0, 0.7]), {"kept": [], "next": 1}),
+        Case(([2], [Q0], [[0.8, 0.2, 0.0], LAST], [0.0, 0.2]), {"kept": [], "next": 0}),
     ),
     mistakes=(
         Mistake("every guess kept", lambda *a: checked(*a, keep=lambda q, p, x: 2.0),
@@ -144,6 +166,12 @@ Q1 = Question(
                 N_("the token is drawn with its number, not the largest one taken")),
         Mistake("the next row", lambda *a: checked(*a, row=1),
                 N_("guess i is judged and replaced by row i of both: the next row belongs to the next place")),
+        Mistake("drawn at equality", lambda *a: checked(*a, choose=pick_at_equality),
+                N_("a token is drawn where the sum is larger than u: where it only equals u the next id is meant")),
+        Mistake("largest replacement", lambda *a: checked(*a, instead=favourite),
+                N_("a replacement is drawn from the residual with its number, not its largest entry taken")),
+        Mistake("softmax of the residual", lambda *a: checked(*a, instead=softmaxed),
+                N_("the residual is divided by its sum: a softmax gives a share to tokens that have come out enough")),
     ),
     hints=(
         N_("Go from guess to guess. What ends the walk, and from which row does the one further token come in each "
@@ -227,6 +255,8 @@ Q2 = Question(
         Mistake("kept part scaled up", lambda *a: scaled(
                     comes_out(*a, instead=lambda q, p: [0.0] * len(p)), a[2]),
                 N_("a rejected round is not tried again: its token comes from the residual")),
+        Mistake("softmax of the residual", lambda *a: comes_out(*a, instead=softmaxed),
+                N_("max(p − q, 0) is divided by its sum, not put through a softmax")),
         Mistake("ratio upside down", lambda *a: comes_out(*a, keep=lambda q, p: kept_if(p, q)),
                 N_("the ratio is p/q, target over draft")),
     ),
@@ -267,6 +297,19 @@ def mean_of_rounds(rounds):
 def mean_of_places(rounds):
     right = rates(rounds)
     return {**right, "alpha": sum(right["places"]) / len(right["places"]) if right["places"] else None}
+
+
+def one_more(rounds):
+    """A rejected guess in every round, whether it made one more or not."""
+    longer = [(kept + 1, kept) for _guessed, kept in rounds]
+    return {**rates(rounds), "alpha": rates(longer)["alpha"], "places": rates(longer)["places"]}
+
+
+def padded(rounds, with_what):
+    """A place for every guess of the longest round."""
+    right = rates(rounds)
+    missing = max(guessed for guessed, _kept in rounds) - len(right["places"])
+    return {**right, "places": right["places"] + [with_what] * missing}
 
 
 def draw_rounds(rng):
@@ -319,6 +362,15 @@ Q3 = Question(
                 N_("a round that made no further guess did not test the next place")),
         Mistake("nothing tested is 0", lambda r: rates(r, nothing=0.0),
                 N_("without a tested guess there is no rate: None, not 0")),
+        Mistake("one tested more than guessed", one_more,
+                N_("a round cannot test more guesses than it made: min(kept + 1, guessed)")),
+        Mistake("places that nobody tested", lambda r: padded(r, 0.0),
+                N_("the list of places ends with the last one that any round tested")),
+        Mistake("places that nobody tested, as None", lambda r: padded(r, None),
+                N_("places that no round tested are not in the list, not even as None")),
+        Mistake("passes without a guess left out", lambda r: {
+                    **rates(r), "tokens_a_pass": rates([x for x in r if x[0]] or r)["tokens_a_pass"]},
+                N_("a pass without a guess is a pass, too, and gives one token")),
     ),
     hints=(
         N_("Which guesses did the target look at? Those that were kept, and at most one more in a round."),
@@ -393,6 +445,10 @@ Q4 = Question(
                 N_("the speed-up is the tokens of a round divided by its time")),
         Mistake("gain for the speed-up", lambda *a: curve(*a, value=lambda tokens, time: tokens / time - 1),
                 N_("a speed-up of 1 means as fast as plain decoding")),
+        Mistake("most left out", lambda al, c, room, most: curve(al, c, room, most - 1),
+                N_("γ may be `most` itself")),
+        Mistake("whole passes", lambda *a: curve(*a, check=lambda g, room: ceil((g + 1) / room)),
+                N_("the time of a pass is not rounded up: max(1, n/room)")),
     ),
     hints=(
         N_("Write down the tokens of a round and its time, both for one γ. Which γ stands for plain decoding?"),
@@ -462,6 +518,8 @@ Q5 = Question(
                 N_("a block that is begun is a whole block: round up")),
         Mistake("blocks that are left", lambda *a: rewound(*a, back=lambda full, left, b: blocks(left, b)),
                 N_("that is the number of blocks the cache keeps; the question is how many go back to the pool")),
+        Mistake("last output counted before", lambda p, o, g, k, b: rewound(p, o + 1, g, k, b),
+                N_("before the round P + G − 1 positions are cached: the last output has been chosen, not processed")),
     ),
     hints=(
         N_("Before the round the cache holds P + G − 1 positions. Which positions does the pass add, and which of "
