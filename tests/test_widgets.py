@@ -10,7 +10,7 @@ from mgpt.config import GPTConfig
 from mgpt.generate import generate_cached
 from mgpt.model import init_params
 from mgpt.widgets import load, respond
-from mgpt.widgets.control import PLAY, PLAY_ALL, Choice, Control, Number, Text, View
+from mgpt.widgets.control import PLAY, PLAY_ALL, Choice, Control, Number, Table, Text, View
 from mgpt.widgets.lab import panel
 from mgpt.widgets.svg import COLOURS, Figure
 
@@ -114,6 +114,12 @@ def test_a_text_in_jupyterlab_has_room_and_a_unit_stands_in_one_pair_of_parenthe
         assert box.description == item.label or box.description.endswith(")")
         if isinstance(item, Text):
             assert box.layout.width == "auto" and box.layout.max_width == "60em"
+
+
+def test_a_table_s_corner_without_words_is_no_header_and_no_word_of_a_catalogue(monkeypatch):
+    monkeypatch.setattr("mgpt.widgets.control._", lambda words: words or "Project-Id-Version: mgpt")
+    page = Table("caption", ("", "a"), (("", 2.5),))._repr_html_()
+    assert '<thead><tr><td></td><th scope="col">a</th></tr></thead><tbody><tr><td></td><td>2.5</td></tr>' in page
 
 
 # ------------------------------------------------------------------ play

@@ -201,7 +201,8 @@ class Control:
 
 def _table(label, header, rows, caption=None):
     """A table in a region that scrolls by itself, and by the keyboard."""
-    head = "".join(f'<th scope="col">{html.escape(_(str(cell)))}</th>' for cell in header)
+    # A corner without words heads nothing; and gettext's answer to "" is the catalogue's own header.
+    head = "".join(f'<th scope="col">{html.escape(_(str(cell)))}</th>' if cell else "<td></td>" for cell in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(_shown(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     named = f"<caption>{html.escape(_(caption))}</caption>" if caption else ""
     return (f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(_(label))}">'
@@ -209,4 +210,4 @@ def _table(label, header, rows, caption=None):
 
 
 def _shown(cell):
-    return "–" if cell is None else f"{cell:g}" if isinstance(cell, float) else _(str(cell))
+    return "–" if cell is None else f"{cell:g}" if isinstance(cell, float) else _(str(cell)) if cell != "" else ""
