@@ -15,6 +15,18 @@ MOST_REQUESTS, MOST_TICKS, MOST_POSITIONS, ALL = 6, 60, 64, 999
 ABC = "A: 0 8 4 4; B: 1 8 3 4; C: 2 4 2"
 
 
+def numbers_of(part):
+    """The three or four numbers of "id: arrival prompt outputs [shared]"; ValueError in plain words."""
+    name, _colon, words = part.partition(":")
+    try:
+        numbers = [int(word) for word in words.split()]
+    except ValueError:
+        numbers = []
+    if not 3 <= len(numbers) <= 4 or not 1 <= len(name.strip()) <= 3:
+        raise ValueError(_("a name of 1 to 3 letters, a colon, and three or four whole numbers are needed"))
+    return numbers
+
+
 def read_requests(text):
     """[Request] of "id: arrival prompt outputs [shared]; …".  ValueError says which cannot be read.
 
@@ -26,10 +38,8 @@ def read_requests(text):
     requests = []
     for part in parts:
         try:
-            name, numbers = part.split(":")
-            arrival, prompt_len, output_len, *shared = map(int, numbers.split())
-            if len(shared) > 1 or not 1 <= len(name.strip()) <= 3:
-                raise ValueError(_("three or four whole numbers and a name of 1 to 3 letters are needed"))
+            arrival, prompt_len, output_len, *shared = numbers_of(part)
+            name = part.partition(":")[0]
             if prompt_len + output_len > MOST_POSITIONS or arrival > MOST_TICKS:
                 raise ValueError(_("at most {most} positions are shown, and arrivals to tick {tick}").format(
                     most=MOST_POSITIONS, tick=MOST_TICKS))
