@@ -19,9 +19,9 @@ env: .venv/installed
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Strict: any warning of the build is an error, and all of them are shown before it stops.
+# Strict: any warning of the build is an error, and all of them are shown before it stops.  Nothing where nothing changed.
 book: env
-	.venv/bin/jupyter-book build . -W --keep-going --quiet
+	$(PY) tools/book.py
 
 serve: book
 	$(PY) -m http.server --directory _build/html --bind 127.0.0.1 8000
@@ -34,7 +34,7 @@ test: book
 
 # The site in Debian's Chromium: console, other hosts, axe, live figures, an exercise in JupyterLite.
 test-browser: book
-	@command -v chromium >/dev/null || { echo "make: chromium is missing; install it (Debian: apt-get install chromium)"; exit 1; }
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "make: chromium is missing; install it (Debian: apt-get install chromium)"; exit 1; }
 	$(PY) -m pytest tests/browser
 
 bench: env

@@ -1,9 +1,10 @@
-"""A stated machine and the roofline rule: how long a pass takes, from counted operations and bytes.
+"""A machine as two numbers, and the roofline rule: how long a pass takes, from counted operations and bytes.
 
-Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth).  FLOPs and bytes are those of
-`mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted as by a kernel that
-leaves out what the causal mask hides, so a prompt costs the same in one piece and in chunks.  Dequantizing and
-activations cost nothing here, and every product reaches the peak: what a format gains is what a perfect kernel would.
+Roofline rule: ms of a pass = overhead + 1000 * max(FLOPs / peak, bytes / bandwidth).  FLOPs and bytes are
+those of `mgpt.cost`: the weights once a pass, K and V once for each request in it.  Attention is counted as
+by a kernel that leaves out what the causal mask hides, so a prompt costs the same in one piece and in chunks.
+Dequantizing and activations cost nothing here, and every product reaches the peak: what a format gains is
+what a perfect kernel would gain.
 """
 
 from dataclasses import dataclass
@@ -24,25 +25,55 @@ GROUP = 32  # weights: values that share one float32 scale
 
 @dataclass(frozen=True)
 class Machine:
-    """peak: FLOPs a second.  bandwidth: bytes a second.  memory, and reserve (activations, workspace): bytes.
-    overhead: ms a pass, whatever it does."""
+    """bandwidth in bytes a second, peak in operations a second."""
 
-    peak: float
     bandwidth: float
+    peak: float
+
+    def __post_init__(self):
+        finite("bandwidth", self.bandwidth, above=0)
+        finite("peak", self.peak, above=0)
+
+    @property
+    def ridge(self):
+        """Operations a byte from which on the peak is the limit."""
+        return self.peak / self.bandwidth
+
+    def attainable(self, intensity):
+        """Operations a second at most, at an arithmetic intensity."""
+        return min(self.peak, intensity * self.bandwidth)
+
+    def side(self, intensity):
+        """Which of the two is the limit."""
+        return "compute" if intensity >= self.ridge else "bandwidth"
+
+    def seconds(self, flops, nbytes):
+        """Time at least: of the operations, or of the bytes."""
+        return max(flops / self.peak, nbytes / self.bandwidth)
+
+    def least_seconds(self, cost):
+        """Time of a pass at least, of a Cost of mgpt.cost."""
+        return self.seconds(cost.flops, cost.bytes_weights + cost.bytes_kv)
+
+
+@dataclass(frozen=True)
+class Accelerator(Machine):
+    """A machine with a memory.  memory, and reserve (activations, workspace): bytes.  overhead: ms a pass,
+    whatever it does."""
+
     memory: int
     reserve: int
     overhead: float
 
     def __post_init__(self):
-        for name in ("peak", "bandwidth"):
-            finite(name, getattr(self, name), above=0)
-        for name in ("memory", "reserve"):
-            integer(name, getattr(self, name))
+        super().__post_init__()
+        integer("memory", self.memory)
+        integer("reserve", self.reserve)
         finite("overhead", self.overhead, at_least=0)
 
 
-# Assumed round figures of no real product, and the model shape of chapter 4 with its 128 KiB of K/V a position.
-TEACHING_MACHINE = Machine(peak=100e12, bandwidth=1e12, memory=16 * GIB, reserve=GIB, overhead=1.0)
+# Assumed round figures of no real product, and the model shape of chapter 4: 128 KiB of K/V a position.
+TEACHING_MACHINE = Accelerator(bandwidth=1e12, peak=100e12, memory=16 * GIB, reserve=GIB, overhead=1.0)
 SERVED = GPTConfig(vocab_size=32_000, max_seq_len=16_384, n_layer=32, n_head=32, n_kv_head=8, head_dim=128,
                    n_embd=4096, n_inner=11_008, tie_embeddings=False)
 DRAFT = GPTConfig(vocab_size=32_000, max_seq_len=16_384, n_layer=4, n_head=8, n_kv_head=2, head_dim=128,
@@ -52,8 +83,8 @@ DRAFT = GPTConfig(vocab_size=32_000, max_seq_len=16_384, n_layer=4, n_head=8, n_
 def weight_bytes(config, weights="f16"):
     """Bytes of the weights that every pass reads.
 
-    weights: "f16", or "int8" or "int4" codes in groups of 32 with a float32 scale each, for the matrices of the
-    layers; head and norms stay in 2 bytes.
+    weights: "f16"; or "int8", "int4": codes in groups of 32, each with a float32 scale, for the matrices of
+    the layers.  Head and norms stay in 2 bytes.
     """
     one_of("weights", weights, FORMATS)
     if weights == "f16":
@@ -68,8 +99,9 @@ def weight_bytes(config, weights="f16"):
 
 
 def resident_weight_bytes(config, weights="f16"):
-    """What the memory holds: `weight_bytes` and a separate embedding, of which a pass reads only a row a token."""
-    return weight_bytes(config, weights) + (0 if config.tie_embeddings else 2 * config.vocab_size * config.n_embd)
+    """What the memory holds: `weight_bytes` and a separate embedding, of which a pass reads single rows."""
+    embedding = 0 if config.tie_embeddings else 2 * config.vocab_size * config.n_embd
+    return weight_bytes(config, weights) + embedding
 
 
 def kv_bytes_per_position(config, kv="f16"):
@@ -79,38 +111,43 @@ def kv_bytes_per_position(config, kv="f16"):
 
 
 def kv_memory(machine, config, weights="f16"):
-    """Bytes left for KV blocks: memory - reserve - weights.  ValueError where nothing is left."""
-    left = machine.memory - machine.reserve - resident_weight_bytes(config, weights)
-    if left <= 0:
-        raise ValueError(f"machine has {machine.memory} bytes, but weights and reserve need {machine.memory - left}")
-    return left
+    """Bytes for KV blocks: memory - reserve - weights.  ValueError: nothing is left."""
+    need = machine.reserve + resident_weight_bytes(config, weights)
+    if need >= machine.memory:
+        raise ValueError(f"memory is {machine.memory}, weights and reserve take {need}")
+    return machine.memory - need
 
 
 def blocks_in(nbytes, config, block_size, kv="f16"):
     """Whole KV blocks that fit into so many bytes; what is less than a block is lost."""
-    return integer("nbytes", nbytes) // (integer("block_size", block_size, 1) * kv_bytes_per_position(config, kv))
+    block = integer("block_size", block_size, 1) * kv_bytes_per_position(config, kv)
+    return integer("nbytes", nbytes) // block
 
 
 class Roofline:
-    """The time of a pass of `config` on `machine`; passes: (first new position, new positions, head rows) of each
-    request that is served in it."""
+    """The time of a pass of `config` on `machine`.
+
+    passes: (first new position, new positions, rows of the head) of each request that is served in it.
+    """
 
     def __init__(self, config, machine=TEACHING_MACHINE, weights="f16", kv="f16"):
         one, two = decode_cost(config, 1).flops, decode_cost(config, 2).flops
-        self.machine, self.per_seen, self.head = machine, two - one, 2 * config.n_embd * config.vocab_size
+        self.machine, self.per_seen = machine, two - one
+        self.head = 2 * config.n_embd * config.vocab_size
         self.per_position = one - self.per_seen - self.head
         self.weights, self.kv = weight_bytes(config, weights), kv_bytes_per_position(config, kv)
 
     def work(self, passes):
-        """(FLOPs, bytes), ints: each new position through the weights, and over the positions that it sees."""
+        """(FLOPs, bytes): new positions through the weights, and over all that they see."""
         flops, read = 0, 0
         for start, new, rows in passes:
             seen = new * start + new * (new + 1) // 2
-            flops += new * self.per_position + seen * self.per_seen + rows * self.head
+            flops += new * self.per_position + seen * self.per_seen
+            flops += rows * self.head
             read += start + new
         return flops, self.weights + self.kv * read
 
     def ms(self, passes):
         """overhead + the longer of computing and reading."""
         flops, nbytes = self.work(passes)
-        return self.machine.overhead + 1000 * max(flops / self.machine.peak, nbytes / self.machine.bandwidth)
+        return self.machine.overhead + 1000 * self.machine.seconds(flops, nbytes)

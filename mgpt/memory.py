@@ -5,6 +5,7 @@ M = 2 L H_kv d b (sum of T): K and V, and no query heads.  In general it is a su
 min(T, window) H_kv (d_k + d_v) b, where some layers hold nothing that grows.  Results are exact Python ints.
 """
 
+import functools
 from collections import Counter
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -126,6 +127,11 @@ class KVShape:
             layers.append(layer)
         return KVShape(tuple(layers))
 
+    @functools.cached_property
+    def _kinds(self):
+        """{layer: how many are like it}."""
+        return Counter(layer for layer in self.layers if layer)
+
     def bytes_per_token(self, dtype="f16", tp=1):
         """Bytes of the first token; later ones take less once a window is full.  A rank's share if tp > 1."""
         return self.bytes(1, dtype, tp)
@@ -138,7 +144,7 @@ class KVShape:
         """
         lengths, tp, total = checked_lengths(lengths), integer("tp", tp, at_least=1), 0
         one_of("dtype", dtype, DTYPES)
-        for layer, count in Counter(x for x in self.layers if x).items():
+        for layer, count in self._kinds.items():
             positions = sum(min(n, layer.window or n) for n in lengths)
             vectors = vector_bytes(layer.k_dim, dtype) + vector_bytes(layer.v_dim, dtype)
             total += count * positions * heads_on_rank(layer, tp) * vectors

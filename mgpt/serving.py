@@ -1,16 +1,16 @@
 """Serving a trace in milliseconds: the Scheduler's ticks, each as long as a cost rule says.
 
-Every rule of a tick is mgpt.scheduler's.  New is the clock: arrivals are milliseconds, and a request can be admitted
-in the first tick that starts when it has arrived.  So all settings meet the same arrivals, however long their ticks
-are; between requests the clock jumps.  Outputs are stamped at the end of their tick.
+Every rule of a tick is mgpt.scheduler's.  New is the clock: arrivals are milliseconds, and a request can be
+admitted in the first tick that starts when it has arrived.  So all settings meet the same arrivals, however
+long their ticks are; between requests the clock jumps.  Outputs are stamped at the end of their tick.
 """
 
 import random
 from collections import deque
 from dataclasses import dataclass, replace
 
-from mgpt.machine import (DRAFT, SERVED, TEACHING_MACHINE, Roofline, blocks_in, kv_bytes_per_position, kv_memory,
-                          resident_weight_bytes)
+from mgpt.machine import (DRAFT, SERVED, TEACHING_MACHINE, Roofline, blocks_in, kv_bytes_per_position,
+                          kv_memory, resident_weight_bytes)
 from mgpt.scheduler import Scheduler
 from mgpt.setting import Outcome, Setting
 from mgpt.timing import RequestTrace
@@ -29,7 +29,7 @@ class Load:
 
 
 class Server(Scheduler):
-    """A Scheduler with a clock of ms.  Its rows are Loads: a line for each request and tick would be slow, and unread."""
+    """A Scheduler with a clock of ms.  Its rows are Loads: one line a request would be slow, and unread."""
 
     def __init__(self, requests, setting, rule, draft=None, **settings):
         requests = sorted(requests, key=lambda request: request.arrival)  # stable
@@ -70,19 +70,20 @@ class Server(Scheduler):
     def _process(self, t):
         decoding = {run.request.id: run for run in self.ledger.running if run.decodes}
         starts = super()._process(t)
-        prefills = [(starts[run.request.id], run.cached - starts[run.request.id], int(run.outputs[-1:] == [t]))
-                    for run in self.ledger.running if run.request.id in starts and run.request.id not in decoding]
+        prefills = [(start, run.cached - start, int(run.outputs[-1:] == [t])) for run in self.ledger.running
+                    if (start := starts.get(run.request.id)) is not None and run.request.id not in decoding]
         decodes = [self._decode(run, starts[key], t) for key, run in decoding.items() if key in starts]
         self.now += self.rule.ms(prefills + decodes)
         if self.draft is not None:  # the draft reads the prompts too, and guesses position by position
             steps = [(start, 1, 1) for start, _new, _rows in decodes]
-            self.now += self.draft.ms(prefills) * bool(prefills) + self.setting.gamma * self.draft.ms(steps) * bool(steps)
+            self.now += self.draft.ms(prefills) if prefills else 0
+            self.now += self.setting.gamma * self.draft.ms(steps) if steps else 0
         self.ends.append(self.now)
         self.peak_active = max(self.peak_active, len(self.ledger.running))
         return starts
 
     def _decode(self, run, start, t):
-        """(first position, positions, head rows) of one request's decode; kept guesses become outputs of the tick."""
+        """(first position, positions, head rows) of a request's decode; kept guesses become outputs of t."""
         if not self.setting.kv_cache:
             self._computed += start
             return 0, start + 1, 1
@@ -108,13 +109,14 @@ class Server(Scheduler):
 def serve(requests, setting, *, config=SERVED, machine=TEACHING_MACHINE, memory=None, draft=DRAFT):
     """Run the requests to their end under a Setting: an Outcome.
 
-    requests: Requests of mgpt.scheduler whose arrival is in ms.  memory: bytes for KV blocks; None: what the machine
-    has left beside reserve, weights, and the draft's weights where it is used.  A request that can never fit the pool
-    is refused: it failed, and stays in the count.  ValueError: a bad setting, no room for one block.
+    requests: Requests of mgpt.scheduler whose arrival is in ms.  memory: bytes for KV blocks; None: what the
+    machine has left beside reserve, weights, and the draft's weights where there is one.  A request that can
+    never fit is refused: it failed, and stays in the count.  ValueError: a bad setting, no room for a block.
     """
     requests = list(requests)
     if memory is None:
-        memory = kv_memory(machine, config, setting.weights) - (resident_weight_bytes(draft) if setting.gamma else 0)
+        memory = kv_memory(machine, config, setting.weights)
+        memory -= resident_weight_bytes(draft) if setting.gamma else 0
     block_size = config.max_seq_len if setting.block_size is None else setting.block_size
     pool = blocks_in(memory, config, block_size, setting.kv)
     if setting.kv_cache and pool < 1:
@@ -130,14 +132,18 @@ def serve(requests, setting, *, config=SERVED, machine=TEACHING_MACHINE, memory=
     peak_blocks = peak_reserved = peak_waste = 0
     while not server.done:
         row = server.step()
-        peak_blocks, peak_reserved = max(peak_blocks, row.blocks_resident), max(peak_reserved, row.blocks_reserved)
+        peak_blocks = max(peak_blocks, row.blocks_resident)
+        peak_reserved = max(peak_reserved, row.blocks_reserved)
         peak_waste = max(peak_waste, row.waste)
     kept = setting.kv_cache
     return Outcome(
-        [_trace(request, server, refused) for request in sorted(requests, key=lambda request: request.arrival)],
-        max(server.ends, default=0.0), len(server.ends), server.computed, server.reused, server.lost, server.peak_active,
-        peak_blocks * kept, peak_reserved * kept, peak_waste * kept, server.ledger.resident() * kept, pool * kept,
-        block_size, block_size * kv_bytes_per_position(config, setting.kv))
+        [_trace(request, server, refused) for request in sorted(requests, key=lambda one: one.arrival)],
+        makespan=server.now if server.ends else 0.0, passes=len(server.ends),
+        positions_computed=server.computed,
+        positions_reused=server.reused, guesses_lost=server.lost, peak_active=server.peak_active,
+        peak_blocks=peak_blocks * kept, peak_reserved=peak_reserved * kept, peak_waste=peak_waste * kept,
+        idle_blocks=server.ledger.resident() * kept, pool_blocks=pool * kept, block_size=block_size,
+        block_bytes=block_size * kv_bytes_per_position(config, setting.kv))
 
 
 def _refusal(request, settings, config):

@@ -10,7 +10,7 @@ class Setting:
     """What can be chosen.
 
     block_size None: contiguous storage, every request reserves the longest context at once.
-    weights, kv: "f16", "int8", "int4".  kv_cache=False: each output takes a pass over the whole growing prefix.
+    weights, kv: "f16", "int8", "int4".  kv_cache=False: each output takes a pass over the whole prefix.
     gamma: guesses a round of speculative decoding, each kept with the assumed probability alpha; 0: none.
     Other names: as in Scheduler.
     """
@@ -31,7 +31,7 @@ class Setting:
         if not 0 <= finite("alpha", self.alpha) <= 1:
             raise ValueError(f"alpha must be in 0 .. 1, got {self.alpha!r}")
         if integer("gamma", self.gamma) and (self.token_budget is not None or not self.kv_cache):
-            raise ValueError("gamma needs a KV cache and no token_budget (its guesses are not scheduled by one)")
+            raise ValueError(f"gamma must be 0 without a KV cache or with a token_budget, got {self.gamma}")
         if not self.kv_cache and self.sharing is not None:
             raise ValueError("sharing needs a KV cache")
 
@@ -63,7 +63,8 @@ class Outcome:
     @property
     def longest_gap(self):
         """The longest time between two emissions of one request, in ms; 0.0 where there is none."""
-        return max((gap for trace in self.traces for gap in trace.chunk_gaps or trace.gaps or ()), default=0.0)
+        gaps = [gap for trace in self.traces for gap in trace.chunk_gaps or trace.gaps or ()]
+        return max(gaps, default=0.0)
 
     @property
     def peak_kv_bytes(self):

@@ -17,8 +17,9 @@ from mgpt.checkpoint import load_mg2
 from mgpt.config import GPTConfig
 from mgpt.cost import Cost, decode_cost, prefill_cost, weight_count
 from mgpt.course.questions import find
+from mgpt.machine import Machine
 from mgpt.widgets import load, respond
-from mgpt.widgets.machine import PRESETS, Machine, measure
+from mgpt.widgets.machine import PRESETS, measure
 from mgpt.widgets.roofline import EIGHT_B, MODELS, batch_bytes, batches, many, rate, roofline, three
 
 STEM = "08_cost"

@@ -618,10 +618,10 @@ def test_a_wrong_input_keeps_the_steps_from_breaking():
 
 
 @pytest.mark.parametrize("text, words", [
-    ("", "1 to 6"), ("; ".join(f"{c}: 0 1 1" for c in "ABCDEFG"), "1 to 6"), ("A 0 8 4", "Request"), ("A: 0 8", "Request"),
+    ("", "1 to 6"), ("; ".join(f"{c}: 0 1 1" for c in "ABCDEFG"), "1 to 6"), ("A 0 8 4", "a colon"), ("A: 0 8", "three or four"),
     ("A: 0 8 4 4 4", "three or four"), (": 0 8 4", "a name"), ("A: 0 0 4", "prompt_len"), ("A: -1 8 4", "arrival"),
     ("A: 0 8 4 9", "prefix_len"), ("A: 0 8 4; A: 1 8 4", "twice"), ("A: 0 61 4", "at most 64"), ("A: 61 1 1", "at most 64"),
-    ("A: 0 8 x", "Request")])
+    ("A: 0 8 x", "whole numbers")])
 def test_what_cannot_be_read_is_said(text, words):
     page = respond("scheduler_panel", {"requests": text})["html"]
     assert 'role="alert"' in page and words in page

@@ -199,7 +199,7 @@ RIGHT = {
 
 # ------------------------------------------------------------------ wrong answers, each with its cause
 def q1_like(blocks=lambda n, size: math.ceil(n / size), stay=lambda n, size: math.ceil(n / size), first=lambda free: free[0],
-            gone=reversed, cut="end", to="back", partly=False, counts=False, fresh=False, back=True, drop=False):
+            gone=reversed, cut="end", to="back", partly=False, counts=False, fresh=False, back=True, drop=False, forget=True):
     def wrong(num_blocks, block_size, steps):
         free, tables, held, refused = list(range(num_blocks)), {}, {}, []
         for i, (name, action, n) in enumerate(steps):
@@ -215,8 +215,9 @@ def q1_like(blocks=lambda n, size: math.ceil(n / size), stay=lambda n, size: mat
                 if i not in refused or counts:
                     held[name] = before + n
             else:
-                held[name] = max(0, held[name] - n) if drop else n
-                over = max(0, len(tables[name]) - stay(held[name], block_size)) if back else 0
+                n = max(0, held[name] - n) if drop else n
+                held[name] = n if forget else held[name]
+                over = max(0, len(tables[name]) - stay(n, block_size)) if back else 0
                 if cut == "end":
                     leaving, tables[name] = tables[name][len(tables[name]) - over:], tables[name][:len(tables[name]) - over]
                 else:
@@ -226,6 +227,31 @@ def q1_like(blocks=lambda n, size: math.ceil(n / size), stay=lambda n, size: mat
         return {"tables": {k: t for k, t in tables.items() if t}, "free": free, "refused": refused}
 
     return wrong
+
+
+def q1_full_is_refused(num_blocks, block_size, steps):
+    free, tables, held, refused = list(range(num_blocks)), {}, Counter(), []
+    for i, (name, action, n) in enumerate(steps):
+        table = tables.get(name, [])
+        end = held[name] + n if action == "+" else n
+        more = math.ceil(end / block_size) - len(table)
+        if action == "+" and more >= len(free):
+            refused += [i]
+            continue
+        held[name] = end
+        tables[name] = table[:more] if more < 0 else table + [free.pop(0) for _ in range(more)]
+        free += reversed(table[more:] if more < 0 else [])
+    return {"tables": {k: t for k, t in tables.items() if t}, "free": free, "refused": refused}
+
+
+def q1_stops(num_blocks, block_size, steps):
+    refused = q1_slices(num_blocks, block_size, steps)["refused"]
+    return q1_slices(num_blocks, block_size, steps[:refused[0] + 1] if refused else steps)
+
+
+def q1_from_one(*args):
+    right = q1_position_by_position(*args)
+    return {**right, "refused": [i + 1 for i in right["refused"]]}
 
 
 def q1_all_tables(num_blocks, block_size, steps):
@@ -277,6 +303,32 @@ def q3_means(q, k_pool, v_pool, table, length):
     return {**q3_gathered(q, k_pool, v_pool, table, length), "output": np.mean(outs, axis=0)}
 
 
+def q3_block_by_block(q, k_pool, v_pool, table, length):
+    scores, _values, size = gathered(q, k_pool, v_pool, table, length)
+    tops = [scores[start:start + size].max() for start in range(0, length, size)]
+    return {**q3_gathered(q, k_pool, v_pool, table, length), "max": tops}
+
+
+def q3_two_passes(q, k_pool, v_pool, table, length):
+    scores, values, size = gathered(q, k_pool, v_pool, table, length)
+    weights = np.exp(scores - scores.max())
+    ends = [min(length, (i + 1) * size) for i in range(len(table))]
+    return {"max": [scores.max()] * len(ends), "sum": [weights[:end].sum() for end in ends],
+            "output": weights @ values / weights.sum()}
+
+
+def q3_only_last(*args):
+    right = q3_gathered(*args)
+    return {**right, "max": right["max"][-1:], "sum": right["sum"][-1:]}
+
+
+@np.errstate(all="ignore")
+def q3_unshifted_sums(q, k_pool, v_pool, table, length):
+    scores, _values, size = gathered(q, k_pool, v_pool, table, length)
+    sums = [np.exp(scores[:(i + 1) * size]).sum() for i in range(len(table))]
+    return {**q3_gathered(q, k_pool, v_pool, table, length), "sum": sums}
+
+
 def q4_like(**changed):
     """Some of the five lists made otherwise, from (ids, entries of the tables, free, tables, lengths, block size)."""
     def wrong(num_blocks, block_size, tables, lengths, free):
@@ -311,6 +363,11 @@ WRONG = {
         "empty tables listed": q1_all_tables,
         "refusals not listed": lambda *a: {**q1_engine(*a), "refused": []},
         "drop for keep": q1_like(drop=True),
+        "given back to the front in table order": q1_like(to="front", gone=list),
+        "the old length kept": q1_like(forget=False),
+        "a pool must not become full": q1_full_is_refused,
+        "stopped at a refusal": q1_stops,
+        "steps counted from 1": q1_from_one,
     },
     "q2": {
         "the last output counted": q2_like(lambda r: r[0] + r[1]),
@@ -324,6 +381,11 @@ WRONG = {
         "bytes of positions": q2_like(bytes=lambda n, ns, size, each, gib: sum(ns) * each),
         "bytes of one slot a block": q2_like(bytes=lambda n, ns, size, each, gib: n * each),
         "K and V again": q2_like(bytes=lambda n, ns, size, each, gib: 2 * n * size * each),
+        "a block ahead": q2_like(blocks=lambda ns, size: sum(n // size + 1 for n in ns)),
+        "K and V again in the pool": lambda requests, size, each, gib: {
+            **q2_plain(requests, size, 2 * each, gib), "waste": q2_engine(requests, size, each, gib)["waste"]},
+        "what is left fits": q2_like(fit=lambda n, ns, size, each, gib: gib * 2**30 // (size * each) - n),
+        "waste in bytes": q2_like(waste=lambda n, ns, size, each, gib: (n * size - sum(ns)) * each),
         "waste of the worst case": q2_like(waste=lambda n, ns, size, each, gib: len(ns) * (size - 1)),
     },
     "q3": {
@@ -339,6 +401,11 @@ WRONG = {
         "the mix not rescaled": q3_like(f_mix=False),
         "rescaled the wrong way": q3_like(f=lambda old, new: np.exp(new - old)),
         "each block's own maximum": q3_like(best=lambda old, new: new),
+        "the maximum of the block listed": q3_block_by_block,
+        "the maximum begins at 0": q3_like(best=lambda old, new: max(old, new, 0.0)),
+        "two passes": q3_two_passes,
+        "the last figures alone": q3_only_last,
+        "weights without the maximum": q3_unshifted_sums,
         "not divided at the end": q3_like(end=lambda o, l: o),
         "blocks averaged": q3_means,
     },
@@ -361,6 +428,10 @@ WRONG = {
             k for k in tables if len(tables[k]) != 1 + n[k] // size)),
         "long tables not seen": q4_like(misfit=lambda ids, e, f, tables, n, size: sorted(
             k for k in tables if len(tables[k]) * size < n[k])),
+        "in the order of the dict": q4_like(misfit=lambda ids, e, f, tables, n, size: [
+            k for k in tables if len(tables[k]) != math.ceil(n[k] / size)]),
+        "repeated": q4_like(twice=lambda ids, e, *_: sorted(b for b in e if e.count(b) > 1),
+                            doubled=lambda ids, e, free, *_: sorted(b for b in free if free.count(b) > 1)),
         "ids from 1": q4_from_one,
     },
 }

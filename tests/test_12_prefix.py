@@ -300,6 +300,20 @@ def q1_token_by_token(request, size, cached):
     return {**right, "reused": best, "computed": len(request["prompt"]) - best}
 
 
+def q1_holes(request, size, cached):
+    """Goes on behind a block that is not there."""
+    blocks, rest = [], list(request["prompt"])
+    while len(rest) > size:
+        own, rest = rest[:size], rest[size:]
+        before = blocks[-1] if blocks else None
+        for e in cached:
+            if e["parent"] == before and e["tokens"] == own and e["tenant"] == request["tenant"]:
+                if e["adapter"] == request["adapter"] and request["tick"] > e["tick"]:
+                    blocks.append(e["block"])
+                    break
+    return told(request, size, blocks)
+
+
 def recount(**change):
     return lambda request, size, cached: {**(right := q1_dictionary(request, size, cached)),
                                           **{key: value(right, request) for key, value in change.items()}}
@@ -348,6 +362,11 @@ def q3_counted(cached, n):
     return [block for block in first if users[block] == 0]
 
 
+def q3_childless(cached, n):
+    childless = [e for e in cached if all(other["parent"] != e["block"] for other in cached)]
+    return [e["block"] for e in sorted(childless, key=lambda e: e["last_used"]) if e["users"] == 0][:n]
+
+
 def q3_chains(cached, n):
     when = {e["block"]: e["last_used"] for e in cached}
     times = [when[block] for block in q3_one_by_one(cached, n)]
@@ -391,6 +410,7 @@ WRONG = {
         "blocks of this tick": q1_like(late=1),
         "the sum trusted": q1_like(match=lambda e, own: e["sum"] == sum(own)),
         "the first block only": q1_like(lambda p, size: min(1, (p - 1) // size)),
+        "a gap passed over": q1_holes,
         "blocks for positions": lambda r, size, c: (lambda a: {
             **a, "reused": len(a["blocks"]), "computed": len(r["prompt"]) - len(a["blocks"])})(q1_dictionary(r, size, c)),
         "the whole prompt computed": recount(computed=lambda right, request: len(request["prompt"])),
@@ -400,6 +420,7 @@ WRONG = {
         "releasing evicts": q2_like(release=lambda u, f: (u - 1, f and u > 1)),
         "a release empties": q2_like(release=lambda u, f: (0, f)),
         "evicted in use": lambda blocks, events: q2_evicts_filed(blocks, events),
+        "forgotten in use": lambda blocks, events: q2_evicts_filed(blocks, events, keep=True),
         "a free block evicted": q2_like({"evict": ("cached", "free")}),
         "a free block shared": q2_like({"share": ("in use", "cached", "free")}),
         "cached not shared": q2_like({"share": ("in use",)}),
@@ -422,6 +443,7 @@ WRONG = {
         "depth alone": q3_by(lambda e, d: -d),
         "n ignored": q3_by(q3_right, cut=lambda n, cached: len(cached)),
         "whole chains": q3_chains,
+        "the first leaves only": q3_childless,
         "one too few": q3_by(q3_right, cut=lambda n, cached: n - 1),
     },
     "q4": {
@@ -435,6 +457,7 @@ WRONG = {
         "the users copied": q4_like(users_of_copy=lambda users, old: users[old]),
         "as far as it goes": q4_like(strict=False),
         "new blocks before copies": q4_like(swapped=True),
+        "the last free block first": lambda *a: q4_like()(*a[:-1], sorted(a[-1], key=a[-1].index, reverse=True)),
         "a position too many": q4_like(blocks=lambda held, new, size: -(-(held + new + 1) // size)),
         "no new blocks": q4_like(blocks=lambda held, new, size: 0),
         "new positions in blocks of their own": q4_like(blocks=lambda held, new, size: -(-held // size) - (-new // size)),
@@ -442,7 +465,7 @@ WRONG = {
 }
 
 
-def q2_evicts_filed(blocks, events):
+def q2_evicts_filed(blocks, events, keep=False):
     """Eviction asks whether the block is filed, not whether anybody uses it."""
     users, filed, refused = [b["users"] for b in blocks], [b["filed"] for b in blocks], []
     for i, (what, *which) in enumerate(events):
@@ -451,7 +474,7 @@ def q2_evicts_filed(blocks, events):
         if b is None or {"share": b in free, "release": not users[b], "evict": not filed[b], "allocate": False}[what]:
             refused.append(i)
         elif what == "evict":
-            users[b], filed[b] = 0, False
+            users[b], filed[b] = users[b] * keep, False
         else:
             users[b] += -1 if what == "release" else 1
     return {"users": users, "states": [q2_state(u, f) for u, f in zip(users, filed)], "refused": refused}

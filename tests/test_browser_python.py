@@ -130,7 +130,53 @@ def test_the_lock_of_the_site_names_only_files_that_are_there(tmp_path, monkeypa
     assert {"mgpt", "numpy"} <= set(lock["packages"])
 
 
+class App:
+    """As much of Sphinx as the end of a build needs."""
+
+    def __init__(self, folder, python, lite):
+        self.srcdir, self.outdir = ROOT, folder / "html"
+        self.builder = type("Builder", (), {"format": "html"})
+        self.config = type("Config", (), {"site_python": python, "site_lite": lite})
+        self.env = type("Environment", (), {"found_docs": {"book/index"}})
+
+
+@pytest.mark.parametrize("has_python, has_lite, left", [
+    (False, False, []), (True, False, ["pyodide"]), (True, True, ["lite", "pyodide"])])
+def test_an_older_build_s_python_and_notebooks_do_not_stay_behind(tmp_path, monkeypatch, has_python, has_lite, left):
+    ending = extension("site_python")
+    monkeypatch.setattr(ending.browser_python, "write_folder", lambda target, *_rest: target.mkdir(exist_ok=True))
+    monkeypatch.setattr(ending.lite, "build", lambda target, *_rest: target.mkdir(exist_ok=True))
+    for name in ("pyodide", "lite"):
+        (tmp_path / "html" / name).mkdir(parents=True)
+        (tmp_path / "html" / name / "old").touch()
+    ending.add_python(App(tmp_path, has_python, has_lite), None)
+    assert sorted(path.name for path in (tmp_path / "html").iterdir()) == left
+
+
 # ------------------------------------------------------------------ pages
+def test_another_style_script_font_list_of_pages_or_extension_writes_all_pages_anew():
+    """Sphinx compares this setting with the last build's; without it a changed static file would not even be copied."""
+    config = type("Config", (), {"html_baseurl": "", "site_repository": ""})
+    page.addresses(None, config)
+    assert {"_toc.yml", "book/_static/course.css", "book/_static/live.js", "book/_ext/site_page.py",
+            "book/_static/vendor/katex/fonts/KaTeX_Main-Regular.woff2"} <= set(config.site_files)
+    css = hashlib.sha256((ROOT / "book/_static/course.css").read_bytes()).hexdigest()
+    assert config.site_files["book/_static/course.css"] == css
+    added = []
+    app = type("App", (), {"add_config_value": lambda _self, *given: added.append(given),
+                           "add_directive": lambda *_: None, "connect": lambda *_a, **_k: None})()
+    page.setup(app)
+    assert ("site_files", {}, "html") in added
+
+
+@pytest.mark.parametrize("place, up", [("index.html", "../"), ("lab/index.html", "../../"), ("lab/tree/index.html", "../../../")])
+def test_jupyterlite_s_pages_have_the_course_s_name_and_icon(place, up):
+    lite = extension("lite")
+    made = lite.finished("<head><title>JupyterLite</title></head>", Path(place))
+    assert "<title>How a Language Model Runs</title>" in made and f'href="{up}_static/favicon.svg"' in made
+    assert ("collapseLeft" in made) == place.startswith("lab")
+
+
 CONTROL = '<section class="mgpt-control" data-control="x"><form></form><div class="mgpt-view"></div></section>'
 
 
@@ -176,7 +222,7 @@ def test_a_notebook_in_the_page_shows_included_code_boxes_and_links_without_myst
         text = chapter.read_text(encoding="utf-8")
         cells = [cell.source for cell in jupytext.reads(text, fmt="md:myst").cells if cell.cell_type == "markdown"]
         shown = "\n".join(plain.plain(cell, chapter, labels, works) for cell in cells)
-        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w.-]+\)=|^\$\$ \(|\bNone\b\]", shown, flags=re.M), chapter
+        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w.-]+\)=|^\$\$ \(|\[None\]\(", shown, flags=re.M), chapter
         assert shown.count("```python\n") == text.count("{literalinclude}") >= 1
         assert shown.count("> **Trap: ") == text.count(":::{admonition} Trap: ") >= 3
 
@@ -187,8 +233,16 @@ def test_what_stands_in_a_notebook_is_the_package_s_own_code_and_the_pages_own_n
     text = "```{literalinclude} ../mgpt/cache.py\n:pyobject: KVCache.append\n```\n"
     code = plain.plain(text, page, {}, {})
     assert code.startswith("```python\ndef append(self, layer, k, v):\n    ") and "\n    return keys" in code
+    part = plain.plain(text.replace("append\n", "append\n:start-at: return keys\n:dedent: 8\n"), page, {}, {})
+    assert part.startswith("```python\nreturn keys") and len(part.splitlines()) == 3
+    with pytest.raises(StopIteration):
+        plain.plain(text.replace("append\n", "append\n:start-at: return locks\n:dedent: 8\n"), page, {}, {})
+    part = plain.plain(text.replace("append\n", "append\n:lines: 2-\n:dedent: 8\n"), page, {}, {})
+    assert part.startswith('```python\n"""') and "def append" not in part and "\nreturn keys" in part
     with pytest.raises(KeyError):
         plain.plain(text.replace("append", "apend"), page, {}, {})
+    with pytest.raises(TypeError):  # an option that would be left out in silence
+        plain.plain(text.replace("append\n", "append\n:emphasize: 2\n"), page, {}, {})
     said = {"see {doc}`../exercises/02_cache`": "see [Exercises of 02: a cache by hand](../exercises/02_cache.ipynb)",
             "{doc}`words <01_generate>`": "[words](01_generate.ipynb)", "{doc}`glossary`": "Glossary",
             "{ref}`the rule <conv-ticks>`": "the rule", "{ref}`conv-ticks`": "Ticks",

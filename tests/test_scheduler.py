@@ -868,3 +868,10 @@ def crowds(draw):
 def test_dynamic_sharing_evicts_what_a_real_prefix_cache_evicts(workload):
     requests, more = workload
     replay(requests, more, simulate(requests, **more))
+
+
+def test_eviction_takes_no_more_blocks_than_are_missing():
+    requests = [Request("A", 0, 9, 1, "x", 8), Request("B", 1, 5, 1, "y", 4)]
+    timeline = simulate(requests, max_active=1, block_size=4, pool_blocks=3, sharing="dynamic")
+    assert [row.blocks_resident for row in timeline.ticks] == [3, 3]
+    assert list(timeline.ticks[1].shared_users) == [("x", 0)]  # the deepest went, for one block was missing

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mgpt.config import GPTConfig
 from mgpt.cost import decode_cost, prefill_cost, weight_count
 from mgpt.machine import (
-    DRAFT, GIB, SERVED, TEACHING_MACHINE, Machine, Roofline, blocks_in, kv_bytes_per_position, kv_memory,
+    DRAFT, GIB, SERVED, TEACHING_MACHINE, Accelerator, Roofline, blocks_in, kv_bytes_per_position, kv_memory,
     resident_weight_bytes, weight_bytes)
 from mgpt.model import init_params
 from mgpt.quantize import quantize_params
@@ -21,7 +21,7 @@ from mgpt.workloads import WORKLOADS, workload
 
 SMALL = GPTConfig(vocab_size=50, max_seq_len=256, n_layer=2, n_head=4, n_kv_head=2, head_dim=8, n_embd=32, n_inner=40,
                   tie_embeddings=False)
-UNIT = Machine(peak=1e30, bandwidth=1e30, memory=2**60, reserve=0, overhead=1.0)  # every pass lasts 1 ms
+UNIT = Accelerator(peak=1e30, bandwidth=1e30, memory=2**60, reserve=0, overhead=1.0)  # every pass lasts 1 ms
 
 
 # ------------------------------------------------------------------ the cost rule
@@ -51,7 +51,7 @@ def test_chunks_of_a_prompt_compute_what_the_whole_computes(chunks, start):
 
 
 def test_a_pass_lasts_as_long_as_the_longer_of_computing_and_reading():
-    machine = Machine(peak=1e12, bandwidth=1e9, memory=GIB, reserve=0, overhead=2.5)
+    machine = Accelerator(peak=1e12, bandwidth=1e9, memory=GIB, reserve=0, overhead=2.5)
     rule = Roofline(SMALL, machine)
     for passes in ([(0, 5, 1)], [(0, 200, 1)], [(9, 1, 1)] * 40):
         flops, nbytes = rule.work(passes)
@@ -194,7 +194,7 @@ def test_kept_guesses_come_at_the_rate_that_is_assumed():
 
 
 @pytest.mark.parametrize("bad, words", [
-    ({"gamma": 2, "token_budget": 8}, "gamma"), ({"gamma": 2, "kv_cache": False}, "gamma"), ({"alpha": 1.5}, "alpha"),
+    ({"gamma": 2, "token_budget": 8}, "gamma"), ({"gamma": 2, "kv_cache": False}, "gamma must be 0"), ({"alpha": 1.5}, "alpha"),
     ({"kv_cache": False, "sharing": "dynamic"}, "sharing"), ({"gamma": -1}, "gamma"), ({"kv_cache": 2}, "kv_cache")])
 def test_settings_that_mean_nothing_are_refused(bad, words):
     with pytest.raises(ValueError, match=words):
@@ -242,3 +242,8 @@ def test_workloads_are_what_they_are_said_to_be():
     for bad in (lambda: workload("talk"), lambda: workload("chat", -1), lambda: workload("chat", 1, seed=1.5)):
         with pytest.raises(ValueError):
             bad()
+
+
+def test_the_drafts_weights_take_room_from_the_pool():
+    plain, guessing = (serve([Request("A", 0, 8, 2)], Setting(gamma=gamma, block_size=1)) for gamma in (0, 1))
+    assert plain.pool_blocks - guessing.pool_blocks == -(-(resident_weight_bytes(DRAFT) - 106_496) // 131_072)

@@ -1,7 +1,10 @@
 """The built site stands on its own, and its chapters have all their parts.  `make test` builds it first."""
 
 import ast
+import functools
+import gzip
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -11,11 +14,13 @@ from pathlib import Path
 import jupytext
 import pytest
 import sphinxcontrib.katex
+import yaml
 
 ROOT = Path(__file__).parents[1]
 HTML = ROOT / "_build" / "html"
-PAGES = ["index", "book/index", "book/01_generate", "book/02_cache", "book/conventions", "book/glossary",
-         "exercises/30_8_exercises"]
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+PARTS_OF_COURSE = {part["caption"]: [chapter["file"] for chapter in part["chapters"]] for part in TOC["parts"]}
+PAGES = ["index", TOC["root"], *(page for pages in PARTS_OF_COURSE.values() for page in pages)]
 CHAPTERS = sorted(path for path in (ROOT / "book").glob("[0-9]*.md"))
 
 
@@ -54,6 +59,11 @@ def css_urls(text):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_was_built(page):
     assert (HTML / f"{page}.html").is_file(), "run `make book` first"
+
+
+def test_the_list_of_pages_has_every_chapter_and_exercise_and_nothing_twice():
+    there = {f"{path.parent.name}/{path.stem}" for path in [*CHAPTERS, *(ROOT / "exercises").glob("*.ipynb")]}
+    assert there <= set(PAGES) and len(set(PAGES)) == len(PAGES)
 
 
 def test_no_page_and_no_stylesheet_asks_another_host_for_anything():
@@ -201,6 +211,16 @@ def test_every_figure_names_itself_and_describes_its_data(chapter):
         assert 'role="img"' in figure and len(title) > 10 and len(description) > 40
 
 
+def empty_outputs(page):
+    return re.findall(r"<pre>(?:<span></span>)?\s*</pre>", page)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_no_output_of_a_cell_is_an_empty_box(chapter):
+    assert empty_outputs((HTML / "book" / f"{chapter.stem}.html").read_text()) == []
+    assert empty_outputs("<pre><span></span>[1]\n</pre><pre><span></span>\n</pre>") == ["<pre><span></span>\n</pre>"]
+
+
 # What each chapter must show by running, one pattern or more for each fact: found in an assert statement.
 MUST_SHOW = {
     "01_generate": [
@@ -345,3 +365,102 @@ def test_an_exercise_page_shows_the_exercise_without_outputs():
     page = (HTML / "exercises" / "30_8_exercises.html").read_text()
     assert "NotImplementedError" in page and "Traceback" not in page and "cell_output" not in page
     assert "BEGIN SOLUTION" not in page
+
+
+# ------------------------------------------------------------------ the landing page
+MAP_ROW = re.compile(r"^\| \{doc\}`([^`]+)` \| ([^|]+\?) \| (?:(\d+) min)? ?\| (?:\{doc\}`(\d+) min <([^>]+)>`|(\d+) min) \|$", flags=re.M)
+
+
+def test_the_landing_page_maps_every_chapter_of_each_part_with_its_minutes():
+    text = (ROOT / "book/index.md").read_text()
+    courses = [caption for caption in PARTS_OF_COURSE if caption.startswith("Part ")]
+    assert courses == ["Part I · One request", "Part II · Many requests"]
+    for caption in courses:
+        rows = MAP_ROW.findall(text.split(f"### {caption}\n")[1].split("\n#")[0])
+        named = [str(Path("book", page)) if "/" not in page else page.removeprefix("../") for page, *_rest in rows]
+        own_exercise = {f"exercises/{Path(page).name}" for page in named if page.startswith("book/")}
+        assert named == [page for page in PARTS_OF_COURSE[caption] if page not in own_exercise]
+        for page, (_name, _question, reading, minutes, exercise, alone) in zip(named, rows):
+            if page.startswith("book/"):
+                told = re.search(r"Reading: about (\d+) minutes\. Exercise: about (\d+) minutes",
+                                 (ROOT / f"{page}.md").read_text())
+                assert (reading, minutes) == told.groups() and exercise == f"../exercises/{Path(page).name}", page
+            else:
+                assert f"**About {alone} minutes.**" in (ROOT / f"{page}.ipynb").read_text(), page
+
+
+def test_the_landing_page_has_a_sentence_a_live_figure_and_three_doors_before_anything_else():
+    page = (HTML / "book/index.html").read_text().split("<article")[1]
+    first = page.split("<h2>")[0]
+    assert first.count('class="mgpt-control"') == 1 and first.index("<p>") < first.index("mgpt-control") < first.index("site-doors")
+    doors = re.findall(r'<a class="[^"]*"[^>]*href="([^"]+)"', first.split("site-doors")[1])
+    assert len(doors) == 3 and all((HTML / "book" / door).resolve().is_file() for door in doors)
+
+
+# ------------------------------------------------------------------ weight
+BUDGET = 250_000  # bytes of a first visit, compressed as web servers do
+FACE = re.compile(r"@font-face\s*\{([^}]*)\}")
+RULE = re.compile(r"([^{}]+)\{([^{}]*KaTeX_[^{}]*)\}")
+ICON_FONTS = {"fa-solid-900": ("fas", "fa-solid"), "fa-regular-400": ("far", "fa-regular"), "fa-brands-400": ("fab", "fa-brands")}
+
+
+def font(declarations):
+    """(family, style, weight) of a rule or of a @font-face."""
+    family = re.search(r"(KaTeX_\w+)", declarations)[1]
+    style = re.search(r"font-style:(\w+)", declarations)
+    weight = re.search(r"font-weight:(\w+)", declarations)
+    return family, style[1] if style else "normal", weight[1] if weight else "400"
+
+
+def fonts(page):
+    """The font files that a page's text needs: KaTeX's by the classes of its elements, the icons' by theirs."""
+    classes = [set(found.split()) for found in re.findall(r'class="([^"]*)"', page)]
+    names = [f"_static/vendor/fontawesome/webfonts/{name}.woff2" for name, marks in ICON_FONTS.items()
+             if any(found & set(marks) for found in classes)]
+    if "vendor/katex/katex.min.css" in page:
+        css = (HTML / "_static/vendor/katex/katex.min.css").read_text()
+        files = {font(face): re.search(r"url\(([^)]+)\)", face)[1] for face in FACE.findall(css)}
+        for selectors, declarations in RULE.findall(FACE.sub("", css)):
+            for selector in selectors.split(","):
+                wanted = set(re.findall(r"\.([\w-]+)", selector.split(" ")[-1].split(">")[0]))
+                if any(wanted <= found for found in classes):
+                    names.append(f"_static/vendor/katex/{files[font(declarations)]}")
+    return set(names)
+
+
+def weight(page):
+    """{file: bytes} of all that a browser fetches to show a page for the first time."""
+    path = HTML / f"{page}.html"
+    parser = Requests()
+    parser.feed(path.read_text())
+    found = {(path.parent / url.split("?")[0]).resolve() for url in parser.found if url and not url.startswith("data:")}
+    for sheet in [file for file in found if file.suffix == ".css"]:
+        urls = [url.strip("'\"").split("?")[0] for url in css_urls(FACE.sub("", sheet.read_text()))]
+        found |= {(sheet.parent / url).resolve() for url in urls if not url.startswith(("data:", "#", "%23"))}
+    found |= {(HTML / name).resolve() for name in fonts(path.read_text())} | {path}
+    return {str(file.relative_to(HTML)): size(file) for file in found}
+
+
+@functools.cache
+def size(file):
+    content = file.read_bytes()
+    return len(content) if file.suffix in (".woff2", ".png") else len(gzip.compress(content, 6))
+
+
+def test_a_first_visit_to_any_page_is_small():
+    weights = {page: weight(page) for page in PAGES}
+    totals = dict(sorted(((page, sum(files.values())) for page, files in weights.items()), key=lambda pair: -pair[1]))
+    (ROOT / "_build/artefacts").mkdir(parents=True, exist_ok=True)
+    (ROOT / "_build/artefacts/weights.json").write_text(json.dumps(totals, indent=1))
+    largest = next(iter(totals))
+    parts = sorted(weights[largest].items(), key=lambda pair: -pair[1])[:6]
+    assert 100_000 < totals[largest] <= BUDGET, f"{largest}: {totals[largest]:,} bytes; its largest files: {parts}"
+
+
+def test_the_weight_of_a_page_counts_all_that_it_loads():
+    files = weight("book/conventions")
+    assert {"book/conventions.html", "_static/course.css", "_static/scripts/bootstrap.js", "_static/styles/theme.css",
+            "_static/vendor/katex/fonts/KaTeX_Main-Regular.woff2", "_static/vendor/katex/fonts/KaTeX_Math-Italic.woff2",
+            "_static/vendor/fontawesome/webfonts/fa-solid-900.woff2"} <= set(files)
+    assert "_static/vendor/katex/fonts/KaTeX_Fraktur-Regular.woff2" not in files
+    assert "_static/live.js" in weight("book/02_cache") and "_static/live.js" not in files

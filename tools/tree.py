@@ -18,6 +18,7 @@ PURPOSES = {
     "pyproject.toml": "the package, its extras, tool settings", "requirements.lock": "everything pinned, with hashes",
     "_config.yml": "Jupyter Book settings; this folder is the source root", "_toc.yml": "the order of the pages",
     ".ci/run": "the same checks as at home", ".jupyter/": "JupyterLab's and the kernels' settings for this course",
+    ".binder/": "the course on Binder: the same lock, the same settings",
     ".github/": "workflow that publishes the site",
     "book/": "chapters: MyST notebooks that import mgpt", "book/_ext/": "the site's own small Sphinx extensions",
     "book/_static/": "styles, scripts, KaTeX's stylesheet and fonts", "book/references.bib": "the bibliography",
@@ -28,8 +29,8 @@ PURPOSES = {
     "mgpt/widgets/": "figures and live controls", "tests/": "one file an idea, named like it",
     "tools/": "scripts for maintainers",
 }
-HIDDEN_SHOWN = (".ci", ".jupyter", ".github")
-FLAT = ("tests", "exercises", "mgpt/data", "book/_static", "book/_ext", ".jupyter", ".github", "mgpt/course/checks")
+HIDDEN_SHOWN = (".binder", ".ci", ".jupyter", ".github")
+FLAT = ("tests", "exercises", "mgpt/data", "book/_static", "book/_ext", ".binder", ".jupyter", ".github", "mgpt/course/checks")
 SKIPPED = re.compile(r"(^|/)(_build|__pycache__|[\w.]+\.egg-info|__init__\.py|__main__\.py)$")
 
 

@@ -20,6 +20,7 @@ RUNTIME = {
     "jupyter-lite-schema-version": 0,
     "jupyter-config-data": {
         "appName": "How a Language Model Runs",
+        "exposeAppInBrowser": True,  # for FOLDED
         "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": {
             "pyodideUrl": "./../pyodide/pyodide.js", "disablePyPIFallback": True,
             "loadPyodideOptions": {"packages": PRELOADED},
@@ -29,6 +30,19 @@ RUNTIME = {
 # All cells are in the page at once, for those who search in it or have it read to them; no news from other hosts.
 OVERRIDES = {"@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
              "@jupyterlab/apputils-extension:notification": {"checkForUpdates": False, "fetchNews": "false"}}
+# A phone has no room for the list of files beside a notebook: it stays folded until the reader touches anything, and its
+# tab opens it.  JupyterLab itself unfolds it more than once while it starts.
+FOLDED = """<script>
+  if (matchMedia("(max-width: 700px)").matches) {
+    const fold = setInterval(() => {
+      const shell = window.jupyterapp?.shell;
+      if (shell && !shell.leftCollapsed) shell.collapseLeft();
+    }, 100);
+    for (const touch of ["pointerdown", "keydown"]) {
+      addEventListener(touch, () => clearInterval(fold), { once: true, capture: true });
+    }
+  }
+</script>"""
 # Only these of the front ends installed here: the others talk to a server.
 FRONT_ENDS = ("@jupyterlite/pyodide-kernel-extension", "@jupyter-widgets/jupyterlab-manager")
 BUILD = {"LiteBuildConfig": {
@@ -76,6 +90,13 @@ def notebook(source, labels, works):
     return nbformat.writes(result) + "\n"
 
 
+def finished(page, place):
+    """A page of JupyterLite, `place` in its folder, with the course's name and an icon: else browsers ask the host for one."""
+    icon = f'<link rel="icon" href="{"../" * len(place.parts)}_static/favicon.svg" />'
+    page = page.replace("<title>JupyterLite</title>", f"<title>{RUNTIME['jupyter-config-data']['appName']}</title>")
+    return page.replace("</head>", f"{icon}\n{FOLDED if place.parts[0] == 'lab' else ''}\n</head>", 1)
+
+
 def build(target, cache, root, pages):
     """Build JupyterLite into the folder `target`; nothing is done where nothing changed."""
     found = sources(root, pages)
@@ -100,6 +121,9 @@ def build(target, cache, root, pages):
                               cwd=folder, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"JupyterLite could not be built:\n{done.stdout}{done.stderr}")
+        for path in (Path(folder) / "out").rglob("index.html"):
+            page = path.read_text(encoding="utf-8")
+            path.write_text(finished(page, path.relative_to(Path(folder) / "out")), encoding="utf-8")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(Path(folder) / "out", target)
     cache.mkdir(parents=True, exist_ok=True)

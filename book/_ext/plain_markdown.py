@@ -4,11 +4,14 @@ Package code is put in where the page includes it, boxes become quotations, link
 """
 
 import re
+import textwrap
 from pathlib import Path
 
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import parselinenos
 
-INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$", flags=re.M)
+INCLUDE = re.compile(r"^```\{literalinclude\} (\S+)\n((?::[\w-]+: .*\n)+)```$", flags=re.M)
+OPTION = re.compile(r"^:([\w-]+): (.*)$", flags=re.M)
 BOX = re.compile(r"^:::\{admonition\} ([^\n]+)\n(?::\w+:[^\n]*\n)*(.*?)^:::$", flags=re.M | re.S)
 LINK = re.compile(r"\{(doc|ref|eq|numref|term)\}`([^`<]*?) ?(?:<([^`>]*)>)?`")
 CITED = re.compile(r"\{cite:[tp]\}`([^`]*)`")
@@ -16,13 +19,17 @@ EQUATION = re.compile(r"^\$\$ \([\w.-]+\)$", flags=re.M)  # the name of a formul
 LABEL = re.compile(r"^\(([\w.-]+)\)=(?:\n|\Z)", flags=re.M)
 
 
-def source(path, name):
-    """Lines of a function, class or method of a file, as `literalinclude` finds them.  KeyError if it has none."""
+def included(path, *, pyobject, lines="1-", start_at="", dedent=None):
+    """The code that `literalinclude` shows with these options, without a common margin.
+
+    KeyError: no such object in the file; StopIteration: no line of it holds `start_at`; TypeError: another option.
+    """
     analyzer = ModuleAnalyzer.for_file(path, "")
-    _kind, first, last = analyzer.find_tags()[name]
-    lines = analyzer.code.splitlines()[first - 1 : last]
-    margin = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join(line[margin:] for line in lines).rstrip()
+    _kind, first, last = analyzer.find_tags()[pyobject]
+    code = analyzer.code.splitlines()[first - 1 : last]
+    code = [code[number] for number in parselinenos(lines, len(code))]
+    code = code[next(number for number, line in enumerate(code) if start_at in line) :]
+    return textwrap.dedent("\n".join(code)).rstrip()
 
 
 def heading(text):
@@ -68,7 +75,8 @@ def plain(text, page, labels, works):
         return "\n".join(f"> {line}".rstrip() for line in [f"**{found[1]}**", "", *found[2].strip().splitlines()])
 
     def code(found):
-        return f"```python\n{source((page.parent / found[1]).resolve(), found[2])}\n```"
+        options = {name.replace("-", "_"): value for name, value in OPTION.findall(found[2])}
+        return f"```python\n{included((page.parent / found[1]).resolve(), **options)}\n```"
 
     text = BOX.sub(box, LABEL.sub("", EQUATION.sub("$$", text)))
     text = CITED.sub(lambda found: works.get(found[1], found[1]), LINK.sub(link, text))

@@ -3,6 +3,7 @@
 Each repair names what it mends.  They are made on the finished text of a page, just before it is written.
 """
 
+import hashlib
 import html
 import os
 import re
@@ -186,8 +187,12 @@ def addresses(app, config):
     if config.html_baseurl and not config.html_baseurl.endswith("/"):
         config.html_baseurl += "/"
     config.site_repository = os.environ.get("SITE_REPOSITORY", config.site_repository)
-    # An edit of these extensions changes every page, which Sphinx cannot know.
-    config.site_extensions = [path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py"))]
+    # An edit of these extensions, of a script, style or font, or of the list of pages changes every page, and Sphinx
+    # cannot know: it would not even copy the file.
+    here = Path(__file__).parent
+    files = [*here.glob("*.py"), here.parents[1] / "_toc.yml", *(here.parent / "_static").rglob("*")]
+    config.site_files = {str(path.relative_to(here.parents[1])): hashlib.sha256(path.read_bytes()).hexdigest()
+                         for path in sorted(files) if path.is_file()}
 
 
 class ControlDirective(SphinxDirective):
@@ -203,7 +208,7 @@ class ControlDirective(SphinxDirective):
 
 def setup(app):
     app.add_config_value("site_repository", "", "html")
-    app.add_config_value("site_extensions", [], "html")
+    app.add_config_value("site_files", {}, "html")
     app.add_directive("control", ControlDirective)
     app.connect("config-inited", addresses, priority=940)
     app.connect("builder-inited", finish_pages)

@@ -3,6 +3,7 @@
 Where it cannot be had the site is built all the same, the build says what is missing, and the pages say it too.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -28,9 +29,14 @@ def look_for_python(app, config):
 
 
 def add_python(app, exception):
-    if exception or app.builder.format != "html" or not app.config.site_python:
+    if exception or app.builder.format != "html":
         return
     root, html = Path(app.srcdir), Path(app.outdir)
+    for name, promised in (("pyodide", app.config.site_python), ("lite", app.config.site_lite)):
+        if not promised:  # an older build's, of an older course
+            shutil.rmtree(html / name, ignore_errors=True)
+    if not app.config.site_python:
+        return
     browser_python.write_folder(html / "pyodide", html.parent / "cache" / "pyodide", root)
     if app.config.site_lite:
         lite.build(html / "lite", html.parent / "cache" / "lite", root, sorted(app.env.found_docs))

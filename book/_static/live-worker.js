@@ -8,12 +8,13 @@ const respond = (async () => {
     env: { LANGUAGE: new URL(self.location.href).searchParams.get("language") ?? "en" },
   });
   python.runPython("import json; from mgpt.widgets import respond");
-  return python.runPython("lambda request: json.dumps(respond(**json.loads(request)))");
+  return python.runPython("lambda question: json.dumps(respond(**json.loads(question)))");
 })();
 
-onmessage = async ({ data: { id, request } }) => {
+// A question and its answer are JSON texts, which cross between page, worker and Python at no cost.
+onmessage = async ({ data: { id, question } }) => {
   try {
-    postMessage({ id, answer: JSON.parse((await respond)(JSON.stringify(request))) });
+    postMessage({ id, text: (await respond)(question) });
   } catch (error) {
     postMessage({ id, error: String(error.message || error).trim().split("\n").pop() });
   }

@@ -4,10 +4,14 @@
   const root = new URL(document.documentElement.dataset.content_root || "./", location.href);
   const sections = [...document.querySelectorAll("section.mgpt-control")];
   const waiting = new Map();
+  const known = new Map(); // request -> answer: the same question has the same answer
+  const KNOWN = 400; // of some ten kilobytes each
   let worker = null;
   let requests = 0;
 
   function ask(request) {
+    const question = JSON.stringify(request);
+    if (known.has(question)) return Promise.resolve(known.get(question));
     if (!worker) {
       const script = new URL("_static/live-worker.js", root);
       script.searchParams.set("language", document.documentElement.lang.replace("-", "_"));
@@ -20,14 +24,35 @@
     }
     const id = ++requests;
     return new Promise((resolve) => {
-      waiting.set(id, (data) => { waiting.delete(id); resolve(data); });
-      worker.postMessage({ id, request });
+      waiting.set(id, ({ text, error, lost }) => {
+        waiting.delete(id);
+        const told = { answer: text && JSON.parse(text), error, lost };
+        if (text) known.set(question, told);
+        if (known.size > KNOWN) known.delete(known.keys().next().value);
+        resolve(told);
+      });
+      worker.postMessage({ id, question });
     });
+  }
+
+  // While the reader looks at an answer, Python answers what may be asked next; whatever is touched goes first.
+  let ahead = 0;
+  async function lookAhead(questions) {
+    const mine = ++ahead;
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    for (const question of questions) {
+      if (mine !== ahead || !(await ask(question)).answer) return;
+    }
   }
 
   // The address: #name?input=value&…, one control after another, split by ";".
   const live = {};
-  function writeAddress() {
+  let writing = 0;
+  function writeAddress() { // once after a row of changes: browsers are slow at it
+    clearTimeout(writing);
+    writing = setTimeout(writeAddressNow, 200);
+  }
+  function writeAddressNow() {
     const parts = Object.entries(live).map(([name, state]) => name + "?" + new URLSearchParams(Object.entries(state)
       .map(([key, value]) => [key, typeof value === "string" ? value : JSON.stringify(value)])));
     history.replaceState(null, "", parts.length ? "#" + parts.join(";") : location.pathname + location.search);
@@ -41,6 +66,22 @@
       try { state[key] = key in fields ? value : JSON.parse(value); } catch { state[key] = value; }
     }
     return state;
+  }
+
+  // Put an answer where the old one is.  A frame that stays the same stays in the page, as far as it was scrolled.
+  function place(view, html) {
+    const fresh = document.createElement("template");
+    fresh.innerHTML = html;
+    const news = [...fresh.content.children];
+    const olds = [...view.children];
+    if (news.length !== olds.length) return view.replaceChildren(fresh.content);
+    news.forEach((item, index) => {
+      const old = olds[index];
+      if (item.isEqualNode(old)) return;
+      const framed = item.matches("div") && item.cloneNode().isEqualNode(old.cloneNode());
+      if (framed) old.replaceChildren(...item.childNodes);
+      else old.replaceWith(item);
+    });
   }
 
   function start(section) {
@@ -63,17 +104,20 @@
       const turn = ++newest;
       if (!now) note.textContent = note.dataset.starting;
       section.setAttribute("aria-busy", "true");
+      const late = setTimeout(() => section.classList.add("mgpt-late"), 150); // no flicker where the answer is quick
       if (!now) now = (await ask({ name, state: {} })).answer?.state ?? null; // what undo goes back to
       const { answer, error, lost } = await ask({ name, state: { ...now, ...state }, action });
+      clearTimeout(late);
       if (turn !== newest) return false; // a later change is on its way
       section.removeAttribute("aria-busy");
+      section.classList.remove("mgpt-late");
       const failure = lost ? note.dataset.lost : error;
       note.textContent = failure ? note.dataset.failed.replace("{error}", failure) : "";
       if (failure) return false;
       const moved = JSON.stringify(answer.state) !== JSON.stringify(now);
       if (remember && moved) past.push(now);
       now = live[name] = answer.state;
-      view.innerHTML = answer.html;
+      place(view, answer.html);
       if (!playing) speak();
       for (const [key, item] of Object.entries(fields)) {
         const typing = item === document.activeElement && remember && !action;
@@ -81,7 +125,31 @@
       }
       undo.disabled = past.length === 0;
       writeAddress();
+      lookAhead(likely(action));
       return moved;
+    }
+
+    // Requests that are likely next, likeliest first: the button again, each number up or down, other buttons and choices.
+    let touched = "";
+    function* likely(action) {
+      const state = { ...now, ...inputs() };
+      const buttons = [...form.querySelectorAll("[data-action]")].map((button) => button.dataset.action);
+      const items = Object.values(fields);
+      for (const again of buttons.filter((one) => one === action)) yield { name, state, action: again };
+      for (const item of [...items.filter((one) => one.name === touched), ...items.filter((one) => one.name !== touched)]) {
+        for (const value of neighbours(item)) yield { name, state: { ...state, [item.name]: value }, action: null };
+      }
+      for (const other of buttons) yield { name, state, action: other };
+    }
+    function neighbours(item) {
+      if (item.options) return [...item.options].map((option) => option.value).filter((value) => value !== item.value);
+      if (item.type !== "number" || !item.validity.valid) return [];
+      return ["stepUp", "stepDown"].map((step) => {
+        const twin = item.cloneNode();
+        twin.value = item.value;
+        twin[step]();
+        return twin.value;
+      }).filter((value) => value !== item.value);
     }
 
     const speak = () => { said.textContent = view.querySelector(".mgpt-sentence")?.textContent ?? ""; };
@@ -110,7 +178,7 @@
     }
 
     form.addEventListener("submit", (event) => event.preventDefault());
-    form.addEventListener("input", () => { stopPlay(); show(inputs()); });
+    form.addEventListener("input", (event) => { touched = event.target.name; stopPlay(); show(inputs()); });
     form.addEventListener("focusin", () => { if (!now && !newest) show({}); });
     form.addEventListener("click", (event) => {
       const button = event.target.closest("button");

@@ -49,8 +49,8 @@ def view(state):
 
 def rule():
     machine = TEACHING_MACHINE
-    return _("Roofline rule: a tick lasts {overhead:g} ms and the longer of FLOPs / {peak:g} TFLOP/s and bytes / {band:g} TB/s "
-             "of an assumed machine. Outputs are stamped at the end of their tick.").format(
+    return _("Roofline rule: a tick lasts {overhead:g} ms and the longer of FLOPs / {peak:g} TFLOP/s and bytes / "
+             "{band:g} TB/s of an assumed machine. Outputs are stamped at the end of their tick.").format(
         overhead=machine.overhead, peak=machine.peak / 1e12, band=machine.bandwidth / 1e12)
 
 
@@ -72,7 +72,8 @@ def metrics(outcome, report, state):
         row(_("failed requests"), report.n_errors, 0, report.n_errors == 0),
         row(_("outputs a second"), shown(outcome.throughput)),
         row(_("makespan, ms"), shown(outcome.makespan)),
-        row(_("peak KV reserved"), format_bytes(outcome.peak_kv_bytes), format_bytes(memory), outcome.peak_kv_bytes <= memory),
+        row(_("peak KV reserved"), format_bytes(outcome.peak_kv_bytes), format_bytes(memory),
+            outcome.peak_kv_bytes <= memory),
         row(_("blocks in the pool"), outcome.pool_blocks),
         row(_("requests at once, most"), outcome.peak_active, state["max_active"], True),
         row(_("positions computed"), shown(outcome.positions_computed)),
@@ -149,12 +150,13 @@ def kept_table(state):
         outcome = outcome_of(one)
         report = summarize(outcome.traces, slo={"ttft": state["ttft"], "tpot": state["tpot"]})
         label = number + 1 if number < len(states) else _("now")
-        words = ", ".join(str(one[name]) for name in CHOSEN)
+        words = ", ".join(f"{one[name]:g}" if name == "memory" else str(one[name]) for name in CHOSEN)
         rows.append((label, words, shown(report.goodput), shown(report.ttft.p95), shown(report.tpot.p95),
                      shown(outcome.throughput), format_bytes(outcome.peak_kv_bytes), report.n_errors))
     caption = _("Settings kept, {scenario}, one cost rule for all").format(scenario=_(LABELS[state["scenario"]]))
-    return Table(caption, (_("no."), _("setting"), _("goodput"), _("p95 TTFT"), _("p95 TPOT"), _("outputs a second"),
-                           _("peak KV"), _("failed")), tuple(rows))
+    header = (_("no."), _("policy, prefix, budget, block, KV, active, GiB"), _("goodput"), _("p95 TTFT"), _("p95 TPOT"),
+              _("outputs a second"), _("peak KV"), _("failed"))
+    return Table(caption, header, tuple(rows))
 
 
 def codes(state):
@@ -163,8 +165,8 @@ def codes(state):
     for code in str(state["kept"]).split(";"):
         scenario, *values = code.split(",")
         try:
-            read = [inputs[name].read(value) for name, value in zip(("scenario", *CHOSEN), (scenario, *values), strict=True)]
-            found.append(read)
+            pairs = zip(("scenario", *CHOSEN), (scenario, *values), strict=True)
+            found.append([inputs[name].read(value) for name, value in pairs])
         except ValueError:
             continue
     return found[-MOST_KEPT:]
@@ -186,7 +188,8 @@ CONTROL = Control(
         Choice("policy", N_("Policy"), "continuous", {"continuous": N_("continuous"), "static": N_("static waves")}),
         Choice("budget", N_("Token budget"), "none", {
             "none": N_("no limit"), **{str(n): str(n) for n in (64, 128, 256, 512, 1024)}}, unit=N_("(positions a tick)")),
-        Choice("sharing", N_("Prefix"), "none", {"none": N_("not shared"), "dynamic": N_("found when computed")}),
+        Choice("sharing", N_("Prefix"), "none", {
+            "none": N_("not shared"), "dynamic": N_("found when computed")}),
         Choice("block", N_("Block size"), "64", {
             "32": "32", "64": "64", "256": "256", "contiguous": N_("contiguous, 16,384")}, unit=N_("(positions)")),
         Choice("kv", N_("KV format"), "f16", {"f16": "f16", "int8": "int8", "int4": "int4"}),
@@ -196,7 +199,10 @@ CONTROL = Control(
         Number("tpot", N_("TPOT limit"), 30, 5, 1000, unit=N_("(ms)")),
     ),
     view=view,
-    actions={"keep": (N_("Keep this setting"), keep), "forget": (N_("Forget the kept"), lambda state: state | {"kept": ""})},
+    actions={
+        "keep": (N_("Keep this setting"), keep),
+        "forget": (N_("Forget the kept"), lambda state: state | {"kept": ""}),
+    },
     hidden={"kept": ""},
 )
 inputs = {item.name: item for item in CONTROL.inputs}

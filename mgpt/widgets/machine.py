@@ -1,42 +1,17 @@
-"""A machine as two numbers: the bytes it reads a second and the operations it does; presets, and your own, measured."""
+"""Machines for a roofline: presets from data sheets, and your own, measured."""
 
 import os
 import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
+from mgpt.machine import Machine
+
 ONE_THREAD = {name: "1" for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
                                      "VECLIB_MAXIMUM_THREADS")}
-
-
-@dataclass(frozen=True)
-class Machine:
-    """bandwidth in bytes a second, peak in operations a second."""
-
-    bandwidth: float
-    peak: float
-
-    @property
-    def ridge(self):
-        """Operations a byte from which on the peak is the limit."""
-        return self.peak / self.bandwidth
-
-    def attainable(self, intensity):
-        """Operations a second at most, at an arithmetic intensity."""
-        return min(self.peak, intensity * self.bandwidth)
-
-    def side(self, intensity):
-        """Which of the two is the limit."""
-        return "compute" if intensity >= self.ridge else "bandwidth"
-
-    def least_seconds(self, cost):
-        """Time of a pass at least: of its operations, or of its bytes."""
-        nbytes = cost.bytes_weights + cost.bytes_kv
-        return max(cost.flops / self.peak, nbytes / self.bandwidth)
 
 
 # Data sheets: dense matrix products in BF16, without sparsity.  The core: as measured for this course, float64.

@@ -11,21 +11,25 @@ from mgpt.text import N_, _
 from mgpt.widgets.control import Control, Number, View
 from mgpt.widgets.svg import Figure
 
-LEFT, RIGHT, TOP, MOST_LABELLED = 44, 404, 30, 16
+LEFT, RIGHT, TOP, MOST, MOST_LABELLED = 44, 404, 30, 40, 16
 
 
 @functools.lru_cache(maxsize=64)
-def passes(prompt_len, n_outputs):
-    """(positions of this pass, sum so far, that sum with a cache) of each pass, off the real generators."""
+def generators(prompt_len):
+    """Both generators, with and without a cache, and the list of what their passes so far have counted."""
     config = GPTConfig(vocab_size=2, max_seq_len=80, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=2, n_inner=2)
     params, prompt = init_params(config, np.random.default_rng(0)), [0] * prompt_len
-    slow = generate_full_prefix(params, config, prompt, n_outputs)
-    fast = generate_cached(params, config, prompt, n_outputs)
-    result, before = [], 0
-    for _pair in zip(slow, fast, strict=True):
-        result.append((slow.positions_processed - before, slow.positions_processed, fast.positions_processed))
-        before = slow.positions_processed
-    return tuple(result)
+    return generate_full_prefix(params, config, prompt, MOST), generate_cached(params, config, prompt, MOST), []
+
+
+def passes(prompt_len, n_outputs):
+    """(positions of this pass, sum so far, that sum with a cache) of each pass, off the real generators."""
+    slow, fast, counted = generators(prompt_len)
+    while len(counted) < n_outputs:  # the next pass of each, and no more
+        before = slow.positions_processed if counted else 0
+        next(slow), next(fast)
+        counted.append((slow.positions_processed - before, slow.positions_processed, fast.positions_processed))
+    return tuple(counted[:n_outputs])
 
 
 def view(state):
@@ -67,7 +71,7 @@ CONTROL = Control(
     "prefix_work", N_("The work of the growing prefix"),
     inputs=(
         Number("prompt", N_("Prompt"), 8, 1, 40, unit=N_("tokens")),
-        Number("outputs", N_("Outputs"), 4, 1, 40, unit=N_("tokens")),
+        Number("outputs", N_("Outputs"), 4, 1, MOST, unit=N_("tokens")),
     ),
     view=view,
 )

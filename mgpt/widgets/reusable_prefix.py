@@ -45,8 +45,8 @@ def differences(params, config, old_ids, new_ids, *, new_params=None, **new_pass
         forward(weights, config, np.array(ids), cache, last_only=True, **options)
         rows.append(kept_rows(cache, config))
     shared = min(len(old_ids), len(new_ids))
-    return np.array([[max(np.abs(a[:, i] - b[:, i]).max() for a, b in zip(old, new)) for i in range(shared)]
-                     for old, new in zip(*rows)])
+    return np.array([[np.abs(a[:, :shared] - b[:, :shared]).max(axis=(0, 2)) for a, b in zip(old, new)]  # K, V: (S,)
+                     for old, new in zip(*rows)]).max(axis=1)
 
 
 @functools.lru_cache(maxsize=1)
@@ -61,6 +61,17 @@ def mg2():
     return params, config, tokenizer, changed
 
 
+@functools.lru_cache(maxsize=16)
+def model_keys(change):
+    """(key of the model that made the K/V, key of the model that asks for them)."""
+    params, config, tokenizer, changed = mg2()
+    words = tokenizer.words
+    other = {"ids": {"vocabulary": words[-1:] + words[:-1]}, "positions": {"settings": {"offset": OFFSET}},
+             "attention": {"settings": {"window": WINDOW}}, "adapter": {"adapter": "low-rank"}}.get(change, {})
+    asking = fingerprint(changed.get(change, params), config, **{"vocabulary": words} | other)
+    return fingerprint(params, config, vocabulary=words), asking
+
+
 @functools.lru_cache(maxsize=64)
 def compare(old_text, new_text, change):
     """(old ids, new ids, positions to keep, first position whose K/V differ or None)."""
@@ -70,24 +81,20 @@ def compare(old_text, new_text, change):
         raise ValueError(_("both texts need at least one token"))
     if max(len(old), len(new)) > 80:
         raise ValueError(_("at most 80 tokens are shown, not {n}").format(n=max(len(old), len(new))))
-    words, key, new_pass = tokenizer.words, {}, {}
+    new_pass = {}
     if change == "ids":
-        new = [(token + 1) % len(words) for token in new]
-        key = {"vocabulary": words[-1:] + words[:-1]}
+        new = [(token + 1) % len(tokenizer.words) for token in new]
     elif change == "positions":
-        new_pass, key = {"positions": np.arange(len(new)) + OFFSET}, {"settings": {"offset": OFFSET}}
+        new_pass = {"positions": np.arange(len(new)) + OFFSET}
     elif change == "attention":
         i = np.arange(len(new))
-        new_pass, key = {"mask": i > i[:, None] - WINDOW}, {"settings": {"window": WINDOW}}
+        new_pass = {"mask": i > i[:, None] - WINDOW}
     elif change in changed:
         new_pass = {"new_params": changed[change]}
-        key = {"adapter": "low-rank"} if change == "adapter" else {}
     measured = differences(params, config, old, new, **new_pass)
     largest = measured.max(axis=0)
     differ = np.flatnonzero(largest > 1e-9)
-    made = fingerprint(params, config, vocabulary=words)
-    wanted = fingerprint(new_pass.get("new_params", params), config, **{"vocabulary": words} | key)
-    return old, new, found(old, new, made, wanted, change == "tenant"), int(differ[0]) if differ.size else None
+    return old, new, found(old, new, *model_keys(change), change == "tenant"), int(differ[0]) if differ.size else None
 
 
 def found(old, new, made, wanted, other_tenant):

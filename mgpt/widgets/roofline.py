@@ -6,10 +6,11 @@ from decimal import Decimal
 
 from mgpt.config import GPTConfig
 from mgpt.cost import decode_cost, prefill_cost
+from mgpt.machine import Machine
 from mgpt.memory import format_bytes
 from mgpt.text import N_, _
 from mgpt.widgets.control import Choice, Control, Number, View
-from mgpt.widgets.machine import PRESETS, Machine
+from mgpt.widgets.machine import PRESETS
 from mgpt.widgets.svg import Figure
 
 LEFT, RIGHT, TOP, BASE = 52, 456, 40, 256

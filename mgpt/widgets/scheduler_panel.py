@@ -4,6 +4,7 @@
 """
 
 import functools
+import re
 from dataclasses import replace
 
 from mgpt.scheduler import CLOCK_RULE, Request
@@ -13,18 +14,6 @@ from mgpt.widgets.tick_chart import Watched, block_map, cell, tick_chart, tick_t
 
 MOST_REQUESTS, MOST_TICKS, MOST_POSITIONS, ALL = 6, 60, 64, 999
 ABC = "A: 0 8 4 4; B: 1 8 3 4; C: 2 4 2"
-
-
-def numbers_of(part):
-    """The three or four numbers of "id: arrival prompt outputs [shared]"; ValueError in plain words."""
-    name, _colon, words = part.partition(":")
-    try:
-        numbers = [int(word) for word in words.split()]
-    except ValueError:
-        numbers = []
-    if not 3 <= len(numbers) <= 4 or not 1 <= len(name.strip()) <= 3:
-        raise ValueError(_("a name of 1 to 3 letters, a colon, and three or four whole numbers are needed"))
-    return numbers
 
 
 def read_requests(text):
@@ -38,8 +27,12 @@ def read_requests(text):
     requests = []
     for part in parts:
         try:
-            arrival, prompt_len, output_len, *shared = numbers_of(part)
-            name = part.partition(":")[0]
+            name, colon, numbers = part.partition(":")
+            numbers = numbers.split()
+            whole = all(re.fullmatch("-?[0-9]+", number) for number in numbers)
+            if not (colon and whole and len(numbers) in (3, 4) and 1 <= len(name.strip()) <= 3):
+                raise ValueError(_("a name of 1 to 3 letters, a colon, and three or four whole numbers are needed"))
+            arrival, prompt_len, output_len, *shared = map(int, numbers)
             if prompt_len + output_len > MOST_POSITIONS or arrival > MOST_TICKS:
                 raise ValueError(_("at most {most} positions are shown, and arrivals to tick {tick}").format(
                     most=MOST_POSITIONS, tick=MOST_TICKS))

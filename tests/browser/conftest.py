@@ -75,10 +75,15 @@ def site():
     server.shutdown()
 
 
-@pytest.fixture(scope="session")
-def browser():
+def find_chromium():
     found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     assert found, "Chromium is missing (Debian: apt-get install chromium)"
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser():
+    found = find_chromium()
     with sync_playwright() as play:
         started = play.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield started

@@ -14,30 +14,34 @@ def whole(n, size):
 
 def live(num_blocks, block_size, steps, need=whole, keep=whole, ahead=lambda held, n, size: held + n, grab=False,
          count=False, take=lambda free: 0, back="last first", front=False, every=False, silent=False, drop=False,
-         never=False):
+         never=False, spare=0, stop=False, first=0, old=False):
     """A pool under steps, right or with one thing changed.
 
     need, keep: blocks of n positions at an append and at a rewind; ahead: positions after an append; grab: a refused step
     takes what is free; count: a refused step counts its positions; take(free): which free block; back: "last first", "in
     order" or "first blocks"; front: given back before the others; every: empty tables are shown; silent: refusals are not;
-    drop: keep n means drop n; never: nothing is given back.
+    drop: keep n means drop n; never: nothing is given back; spare: blocks that must stay free; stop: nothing is done behind a
+    refused step; first: the index of the first step; old: a rewind does not change the positions held.
     """
     free, tables, lengths, refused = list(range(num_blocks)), {}, {}, []
-    for number, (name, action, n) in enumerate(steps):
+    for number, (name, action, n) in enumerate(steps, first):
         table, held = tables.setdefault(name, []), lengths.get(name, 0)
+        if stop and refused:
+            break
         if action == "+":
             end = ahead(held, n, block_size)
             missing = max(need(end, block_size) - len(table), 0)
-            fits = missing <= len(free)
+            fits = missing + spare <= len(free)
             if not fits:
                 refused.append(number)
             if fits or grab:
                 table += [free.pop(take(free)) for _ in range(min(missing, len(free)))]
             lengths[name] = end if fits or count else held
         else:
-            lengths[name] = max(held - n, 0) if drop else n
+            kept = max(held - n, 0) if drop else n
+            lengths[name] = held if old else kept
             if not never:
-                rest = max(len(table) - keep(lengths[name], block_size), 0)
+                rest = max(len(table) - keep(kept, block_size), 0)
                 gone = table[:rest] if back == "first blocks" else table[len(table) - rest:]
                 tables[name] = table[rest:] if back == "first blocks" else table[: len(table) - rest]
                 gone = gone[::-1] if back == "last first" else gone
@@ -76,7 +80,7 @@ Q1 = Question(
         Case((6, 4, steps("A+3 B+6 A+6 B=0 C+9")), {"tables": {"A": [0, 3, 4], "C": [5, 2, 1]}, "free": [], "refused": []}),
         Case((3, 8, steps("A+3 B+6 A+6 B=0 C+9")), {"tables": {"A": [0, 2]}, "free": [1], "refused": [4]}),
         Case((6, 4, steps("A+4 B+9 A+1 B=5 A=4")), {"tables": {"A": [0], "B": [1, 2]}, "free": [5, 3, 4], "refused": []}),
-        Case((5, 2, steps("A+3 B+2 A+1 A=1 B+3")), {"tables": {"A": [0], "B": [2, 3, 4]}, "free": [1], "refused": []}),
+        Case((5, 2, steps("A+3 B+2 A=1 B+3 A+2")), {"tables": {"A": [0, 1], "B": [2, 3, 4]}, "free": [], "refused": []}),
         Case((4, 2, steps("A+3 B+5 B+4 A+1 A=2")), {"tables": {"A": [0], "B": [2, 3]}, "free": [1], "refused": [1]}),
     ),
     mistakes=(
@@ -103,6 +107,8 @@ Q1 = Question(
                 N_("the last block of the table goes back first")),
         Mistake("given back to the front", lambda *a: live(*a, front=True),
                 N_("blocks are given back behind the others that are free")),
+        Mistake("given back to the front in table order", lambda *a: live(*a, front=True, back="in order"),
+                N_("blocks go back to the end of the free list: not to its front, and not into the order of their ids")),
         Mistake("taken from the end", lambda *a: live(*a, take=lambda free: len(free) - 1),
                 N_("the first of the free list is taken")),
         Mistake("the smallest id", lambda *a: live(*a, take=lambda free: free.index(min(free))),
@@ -113,6 +119,14 @@ Q1 = Question(
                 N_("the steps that were refused have to be listed by their index")),
         Mistake("drop for keep", lambda *a: live(*a, drop=True),
                 N_("\"=\" n says how many positions stay, not how many go")),
+        Mistake("the old length kept", lambda *a: live(*a, old=True),
+                N_("after \"=\" n the request holds n positions, and its next append starts there")),
+        Mistake("a pool must not become full", lambda *a: live(*a, spare=1),
+                N_("an append is refused only if too few are free: it may take the last one")),
+        Mistake("stopped at a refusal", lambda *a: live(*a, stop=True),
+                N_("a refused step is left out, and the steps behind it are done")),
+        Mistake("steps counted from 1", lambda *a: live(*a, first=1),
+                N_("the steps are counted from 0")),
     ),
     hints=(
         N_("Which three things change from step to step? For an append: how many blocks will the request have after it, and how "
@@ -130,13 +144,13 @@ Q1 = Question(
 GIB = 2**30
 
 
-def counts(requests, block_size, position_bytes, gib, held=lambda r: r[0] + r[1] - 1, up=True, pooled=False,
+def counts(requests, block_size, position_bytes, gib, held=lambda r: r[0] + r[1] - 1, need=whole, pooled=False,
            unit=GIB, fit=None, size=None, empty=None):
-    """The account, or what a changed rule gives: held(request) positions; up: whole blocks; pooled: rounded once."""
+    """The account, or what a changed rule gives: held(request) positions; need: blocks of n positions; pooled: rounded once."""
     positions = [held(request) for request in requests]
     if pooled:
         positions = [sum(positions)]
-    blocks = sum(whole(n, block_size) if up else n // block_size for n in positions)
+    blocks = sum(need(n, block_size) for n in positions)
     slots = blocks * block_size
     block_bytes = block_size * position_bytes
     return {"blocks": blocks, "waste": slots - sum(positions) if empty is None else empty(blocks, len(requests)),
@@ -161,8 +175,10 @@ Q2 = Question(
                 N_("the last output has been chosen and not processed: P + G − 1 positions")),
         Mistake("the prompt alone", lambda *a: counts(*a, held=lambda r: r[0]),
                 N_("outputs that were processed stand in the cache, too")),
-        Mistake("blocks cut off", lambda *a: counts(*a, up=False),
+        Mistake("blocks cut off", lambda *a: counts(*a, need=lambda n, size: n // size),
                 N_("a block that is begun is a whole block: round up")),
+        Mistake("a block ahead", lambda *a: counts(*a, need=lambda n, size: n // size + 1),
+                N_("a request whose last block is just full holds no further one")),
         Mistake("rounded once", lambda *a: counts(*a, pooled=True),
                 N_("a block belongs to one request: round up for each, then add")),
         Mistake("GB for GiB", lambda *a: counts(*a, unit=10**9),
@@ -183,6 +199,12 @@ Q2 = Question(
         Mistake("K and V again", lambda requests, size, each, gib: counts(
                     requests, size, each, gib, size=lambda blocks, n: 2 * blocks * size * each),
                 N_("the bytes of a position already hold K and V: no factor 2")),
+        Mistake("K and V again in the pool", lambda requests, size, each, gib: counts(requests, size, 2 * each, gib),
+                N_("a block takes block_size · position_bytes bytes, K and V together: no factor 2")),
+        Mistake("what is left fits", lambda *a: {**counts(*a), "fit": counts(*a)["fit"] - counts(*a)["blocks"]},
+                N_("\"fit\" counts all blocks of the pool, also those that the requests hold")),
+        Mistake("waste in bytes", lambda *a: {**counts(*a), "waste": counts(*a)["waste"] * a[2]},
+                N_("\"waste\" counts empty slots, not their bytes")),
         Mistake("waste of the worst case", lambda requests, size, each, gib: counts(
                     requests, size, each, gib, empty=lambda blocks, n: n * (size - 1)),
                 N_("block_size − 1 is the most that a request can waste; the waste is slots − positions")),
@@ -252,16 +274,39 @@ def draw_pool(rng):
     return q, k_pool, rows(5), table, length
 
 
-K_POOL, LARGE = [[[1, 0], [0, 2]], [[3, -1], [1, 1]]], [[[500, 0], [0, 400]], [[900, 0], [898, 1]]]
-V_POOL = [[[1, 2], [3, 0]], [[2, 2], [6, 1]]]
+def final(figures):
+    """The last of some figures in the place of each."""
+    return [figures[-1]] * len(figures)
+
+
+def two_passes(q, k_pool, v_pool, table, length):
+    """The largest of all scores first, and then the sums against it."""
+    right = ledger(q, k_pool, v_pool, table, length)
+    tops, sums = right["max"], right["sum"]
+    return {**right, "max": final(tops), "sum": [total * exp(top - tops[-1]) for total, top in zip(sums, tops)]}
+
+
+def raised(x, top):
+    """x · exp(top), infinite where that is no float."""
+    return x * exp(top) if top < 700 else math.inf
+
+
+def block_tops(q, k_pool, v_pool, table, length):
+    size = len(k_pool[0])
+    return [ledger(q, k_pool, v_pool, [block], min(size, length - i * size))["max"][0] for i, block in enumerate(table)]
+
+
+POOLS = [[[1], [5]], [[2], [3]]], [[[4], [8]], [[6], [-2]]]  # keys and values of two blocks
+LARGE = [[[500], [400]], [[900], [899]]]
+WIDE = [[[2, 0, 1, 1], [0, 2, 0, 0]]], [[[2, 6, 0, 1], [2, -2, 4, 1]]]
 Q3 = Question(
     "11_blocks.q3", "attend", points=5, reference=ledger, draw=draw_pool, fresh=24,
     cases=tuple(Case(args, {key: [round(x, 10) for x in row] for key, row in ledger(*args).items()}) for args in (
-        ([1, 2], K_POOL, V_POOL, [1, 0], 3),
-        ([1, 2], K_POOL, V_POOL, [1, 0], 4),
-        ([2, 1], K_POOL, V_POOL, [1, 0], 4),
-        ([2, 2], LARGE, V_POOL, [0, 1], 4),
-        ([1, -1], K_POOL, V_POOL, [1], 1),
+        ([1], *POOLS, [1, 0], 3),
+        ([1], *POOLS, [1, 0], 4),
+        ([-1], *POOLS, [1, 0], 3),
+        ([2], LARGE, POOLS[1], [0, 1], 4),
+        ([1, 1, 0, 2], *WIDE, [0], 2),
     )),
     mistakes=(
         Mistake("empty slots attended", lambda *a: ledger(*a, tail=True),
@@ -288,6 +333,17 @@ Q3 = Question(
                 N_("what was summed so far gets smaller when the maximum rises: exp(old − new)")),
         Mistake("each block's own maximum", lambda *a: ledger(*a, run=lambda old, new: new),
                 N_("the maximum runs: the larger of the old one and the block's, else exp(old − new) can overflow")),
+        Mistake("the maximum of the block listed", lambda *a: {**ledger(*a), "max": block_tops(*a)},
+                N_("\"max\" is the largest score so far, not the largest of the block")),
+        Mistake("the maximum begins at 0", lambda *a: ledger(*a, run=lambda old, new: max(old, new, 0)),
+                N_("all scores can be negative: before the first block the maximum is below every number, not 0")),
+        Mistake("two passes", two_passes,
+                N_("the figures after a block know only the scores so far, not the largest of all")),
+        Mistake("the last figures alone", lambda *a: {**ledger(*a), "max": ledger(*a)["max"][-1:], "sum": ledger(*a)["sum"][-1:]},
+                N_("\"max\" and \"sum\" have one entry for each block")),
+        Mistake("weights without the maximum", lambda *a: {
+                    **ledger(*a), "sum": [raised(x, top) for x, top in zip(ledger(*a)["sum"], ledger(*a)["max"])]},
+                N_("\"sum\" adds exp(score − max): without the maximum large scores overflow")),
         Mistake("not divided at the end", lambda *a: ledger(*a, divide=False),
                 N_("the output is the mix divided by the sum of the weights")),
         Mistake("blocks averaged", averaged,
@@ -311,7 +367,7 @@ Q3_WHY = choice(
      "d": N_("RoPE has turned the keys before they were stored; it does not put blocks in order")},
     (N_("What does the logical order decide when one query may see every position?"),
      N_("Two things depend on the order: which block is the last one, and which positions lie behind a query."),
-     N_("With full blocks no slot is empty, and one decode query sees all: then only the set of rows counts.")),
+     N_("Take 32 positions and the table [7, 3]: which slots are read in this order, and which in the order [3, 7]? Then 33 positions.")),
 )
 
 
@@ -371,7 +427,7 @@ Q4 = Question(
         Case((6, 4, {"A": [0, 3, 4], "C": [5, 2, 1]}, {"A": 9, "C": 9}, []), faults()),
         Case((8, 4, {"A": [0, 1, 2, 3]}, {"A": 13}, []), faults(leaked=[4, 5, 6, 7])),
         Case((6, 4, {"A": [0, 1], "B": [1, 5]}, {"A": 8, "B": 8}, [2, 3, 4, 3]), faults(twice=[1], doubled=[3])),
-        Case((6, 4, {"A": [4, 2], "B": [3], "C": [0]}, {"A": 4, "B": 4, "C": 5}, [2, 5]),
+        Case((6, 4, {"C": [0], "B": [3], "A": [4, 2]}, {"A": 4, "B": 4, "C": 5}, [2, 5]),
              faults(leaked=[1], stale=[2], misfit=["A", "C"])),
         Case((5, 2, {"A": [0, 1, 0]}, {"A": 6}, [4, 1, 4, 3]), faults(leaked=[2], stale=[1], twice=[0], doubled=[4])),
     ),
@@ -404,6 +460,16 @@ Q4 = Question(
                 N_("a request whose last block is just full needs no further one")),
         Mistake("long tables not seen", lambda *a: found(*a, short=lambda has, needs: has < needs),
                 N_("a table that is too long does not fit its length either")),
+        Mistake("in the order of the dict", lambda num, size, tables, lengths, free: {
+                    **found(num, size, tables, lengths, free),
+                    "misfit": [name for name in tables if len(tables[name]) != whole(lengths[name], size)]},
+                N_("\"misfit\" is in ascending order of the names")),
+        Mistake("repeated", lambda num, size, tables, lengths, free: {
+                    **found(num, size, tables, lengths, free),
+                    "twice": sorted(b for table in tables.values() for b in table
+                                    if sum(t.count(b) for t in tables.values()) > 1),
+                    "doubled": sorted(b for b in free if free.count(b) > 1)},
+                N_("each block is listed once, however often it stands there")),
         Mistake("ids from 1", lambda *a: found(*a, ids=lambda n: range(1, n + 1)),
                 N_("the ids are 0 to num_blocks − 1")),
     ),

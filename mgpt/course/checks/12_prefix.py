@@ -44,6 +44,17 @@ def into_the_next(request, block_size, cached, blocks):
     return n + max(more, default=0)
 
 
+def over_gaps(request, block_size, cached):
+    """A block that is not found is passed over, and the search goes on behind it."""
+    prompt, found = request["prompt"], []
+    for start in range(0, len(prompt) - block_size, block_size):
+        key = (found[-1] if found else None, prompt[start : start + block_size], request["tenant"], request["adapter"])
+        found += [e["block"] for e in cached
+                  if (e["parent"], e["tokens"], e["tenant"], e["adapter"]) == key and e["tick"] < request["tick"]]
+    n = len(found) * block_size
+    return {"blocks": found, "reused": n, "computed": len(prompt) - n}
+
+
 def not_aligned(request, block_size, cached):
     """Every whole block is found, and one position is taken off the count."""
     right = hit(request, block_size, cached, cap=lambda p, size: p // size)
@@ -139,6 +150,8 @@ Q1 = Question(
                 N_("equal sums do not make equal blocks: a sum, like any hash, says perhaps, and the token ids decide")),
         Mistake("the first block only", lambda *a: hit(*a, most=1),
                 N_("the search goes on: the child of a block that was found may be there, too")),
+        Mistake("a gap passed over", over_gaps,
+                N_("the search ends at the first block that is not found: what is found behind a gap stands at other positions")),
         Mistake("blocks for positions", lambda *a: hit(*a, reused=lambda r, size, c, blocks: len(blocks)),
                 N_("reused counts positions: blocks times block_size")),
         Mistake("the whole prompt computed", lambda *a: hit(*a, computed=lambda p, n: p),
@@ -156,7 +169,7 @@ Q1 = Question(
 
 Q1_WHY = choice(
     "12_prefix.q1_why", "q1_why", "c",
-    {"a": N_("same weights, same ids, same positions: the numbers would be equal to the last bit"),
+    {"a": N_("same weights, same ids, same positions: blue would compute the same numbers"),
      "b": N_("a reference count does not ask who the users are; it would count them all the same"),
      "d": N_("blocks of one pool have one size, whoever uses them")},
     (N_("The numbers are not the reason. What can blue observe?"),
@@ -171,12 +184,12 @@ def state_of(block):
 
 
 def live(blocks, events, refuse=None, after_release=None, share=None, free=None, forget=True, stop=False, first=0,
-         listed=True):
+         listed=True, empty=True):
     """A pool after some events, right or with one thing changed.
 
     refuse: what -> (block -> whether it is refused), in place of the right rule; after_release(block): the count, and what
     else changes; share(block): the count; free(block): allocate may take it; forget: eviction ends the filing; stop: nothing
-    happens after a refusal; first: the number of the first event; listed: refusals are told.
+    happens after a refusal; first: the number of the first event; listed: refusals are told; empty: eviction ends all uses.
     """
     rules = {"share": lambda b: state_of(b) == "free", "release": lambda b: not b["users"],
              "evict": lambda b: state_of(b) != "cached"} | (refuse or {})
@@ -199,7 +212,7 @@ def live(blocks, events, refuse=None, after_release=None, share=None, free=None,
             if after_release:
                 after_release(block)
         else:
-            block["users"] = 0
+            block["users"] = 0 if empty else block["users"]
             block["filed"] = not forget
     return {"users": [b["users"] for b in now], "states": [state_of(b) for b in now], "refused": refused if listed else []}
 
@@ -246,6 +259,8 @@ Q2 = Question(
                 N_("a release gives back one reference, the others still use the block")),
         Mistake("evicted in use", lambda *a: live(*a, refuse={"evict": lambda b: not b["filed"]}),
                 N_("a block in use is never evicted: somebody reads it")),
+        Mistake("forgotten in use", lambda *a: live(*a, refuse={"evict": lambda b: not b["filed"]}, empty=False),
+                N_("a filed block may be in use: then its eviction is refused, and it stays filed")),
         Mistake("a free block evicted", lambda *a: live(*a, refuse={"evict": lambda b: b["users"] > 0}),
                 N_("only a cached block can be evicted: a free one is not filed, and there is nothing to forget")),
         Mistake("a free block shared", lambda *a: live(*a, refuse={"share": lambda b: False}),
@@ -297,6 +312,12 @@ def whole_chains(cached, n):
     right = order(cached, len(cached))
     when = {e["block"]: e["last_used"] for e in cached}
     return [b for b in right if when[b] in {when[one] for one in right[:n]}]
+
+
+def first_leaves(cached, n):
+    """Only blocks that nothing stands behind from the start can go."""
+    parents = {e["parent"] for e in cached}
+    return order(cached, n, idle=lambda e: not e["users"] and e["block"] not in parents)
 
 
 def draw_tree(rng):
@@ -367,6 +388,8 @@ Q3 = Question(
                 N_("no more than n blocks go: the others may still be found")),
         Mistake("whole chains", whole_chains,
                 N_("a chain is evicted block by block from its end, not all at once")),
+        Mistake("the first leaves only", first_leaves,
+                N_("when the last block of a chain has gone, the one before it is the last: it can go, too")),
         Mistake("one too few", lambda c, n: order(c, n, short=lambda n, c: n - 1),
                 N_("n blocks go, if so many have no user")),
     ),
@@ -464,6 +487,8 @@ Q4 = Question(
                 N_("all or nothing: with too few free blocks nothing is copied and nothing is taken")),
         Mistake("new blocks before copies", lambda *a: made_room(*a, copies_first=False),
                 N_("the copy takes the first free block, the new blocks those behind it")),
+        Mistake("the last free block first", lambda *a: made_room(*a[:-1], a[-1][::-1]),
+                N_("free blocks are handed out from the front of the list")),
         Mistake("a position too many", lambda *a: made_room(*a, length=lambda held, new, size: -(-(held + new + 1) // size)),
                 N_("held + new positions need ceil((held + new) / block_size) blocks")),
         Mistake("no new blocks", lambda *a: made_room(*a, length=lambda held, new, size: 0),

@@ -150,7 +150,8 @@ def asked(*rows):
     return [dict(zip(("id", "arrival", "ticks", "wanted"), row)) for row in rows]
 
 
-RUN = {"ends": [40, 60, 80, 180], "requests": asked(("A", 0, [0, 1, 2], 3), ("B", 30, [2], 1), ("C", 50, [], 2), ("D", 10, [1, 3], 2))}
+RUN = {"ends": [40, 60, 80, 180], "requests": asked(
+    ("A", 0, [0, 1, 2], 3), ("B", 30, [2], 1), ("C", 50, [], 2), ("D", 10, [1, 3], 2))}
 Q2 = Question(
     "15_choosing.q2", "goodput", points=4, reference=good, draw=draw_run, fresh=24,
     cases=(
@@ -212,7 +213,8 @@ def choose(runs, goal, rule=True, trace=True, wait=p95, strict=False, memory=Tru
         fine = (not rule or run["rule"] == goal["rule"]) and (not trace or run["trace"] == goal["trace"])
         fine = fine and (not unserved or None not in run["ttft"])
         within = (lambda value, most: value < most) if strict else (lambda value, most: value <= most)
-        fine = fine and (not limit or within(slow, goal["ttft"])) and (not memory or within(run["peak_bytes"], goal["memory"]))
+        fine = fine and (not limit or within(slow, goal["ttft"]))
+        fine = fine and (not memory or within(run["peak_bytes"], goal["memory"]))
         fine = fine and (not changed or within(run["changed"], goal["changed"]))
         score = {"waits": -slow, "throughput": throughput(run), "memory": -run["peak_bytes"]}[goal["want"]]
         score = -score if most and goal["want"] == "memory" else score
@@ -235,7 +237,8 @@ def draw_choice(rng):
         if rng.random() < 0.12:
             ttft[rng.randrange(len(ttft))] = None
         runs.append({
-            "name": name, "rule": "roofline" if rng.random() < 0.85 else "unit-tick", "trace": 1 if rng.random() < 0.85 else 2,
+            "name": name, "rule": "roofline" if rng.random() < 0.85 else "unit-tick",
+            "trace": 1 if rng.random() < 0.85 else 2,
             "ttft": ttft, "outputs": rng.choice([1200, 1200, 2400]), "makespan": rng.choice([4000, 6000, 8000, 9000]),
             "peak_bytes": rng.choice([1024, 2048, 3072, 1536]) * MIB, "changed": rng.choice([0, 0, 2, 20])})
     if rng.random() < 0.4:  # two equal in all that counts
