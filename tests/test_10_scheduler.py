@@ -656,6 +656,14 @@ def test_another_panel_has_its_own_name_start_and_figures_and_the_same_rules():
     assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.parametrize("part", ["A: 0 8", "A 0 8 4", "A: 0 8 x", "A: 0 8 4 4 4", ": 0 8 4", "ABCD: 0 8 4", "A: 0 8.0 4"])
+def test_a_request_that_cannot_be_read_is_named_and_the_form_is_said(part):
+    with pytest.raises(ValueError) as raised:
+        read_requests(f"B: 1 4 3; {part}")
+    assert str(raised.value) == (f"Request {part.strip()!r}: a name of 1 to 3 letters, a colon, and three or four whole "
+                                 "numbers are needed")
+
+
 def test_start_values_that_the_panel_does_not_have_or_allow_are_refused():
     for wrong in ({"pools": 3}, {"pool": -1}, {"policy": "fifo"}, {"budget": 2.5}):
         with pytest.raises(ValueError, match="named like|Pool|Policy|Token budget"):
