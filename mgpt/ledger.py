@@ -86,11 +86,13 @@ class Ledger:
 
         The least recently used goes first, of a prefix the deepest.  One exists: in use <= reserved <= limit.
         """
-        while self.resident() > self.limit:
+        over = self.resident() - self.limit
+        if over > 0:
             users = self.users()
             idle = [key for key in self.cache if not users[key]]
             # Where a block behind it is in use, its user files its own copy of this one at the end of the tick.
-            del self.cache[min(idle, key=lambda key: (self.cache[key], -key[1]))]
+            for key in sorted(idle, key=lambda key: (self.cache[key], -key[1]))[:over]:
+                del self.cache[key]
 
     def remember(self):
         """File full prefix blocks, to be hit from the next tick on; the first of equal ones is kept."""

@@ -37,14 +37,14 @@ class SpeculativeGeneration(Generation):
 
 
 def accept_probability(q, p):
-    """min(1, p/q): how often a guess that the draft gave probability q > 0 is kept; p is the target's."""
+    """min(1, p/q): how often a guess is kept; q > 0 is the draft's probability, p the target's."""
     return 1.0 if p >= q else float(p / q)
 
 
 def residual(q, p):
     """max(p - q, 0), normalised: what a rejected guess is replaced from.  q, p (V,) -> (V,).
 
-    Where nothing is left (p = q, up to rounding) a rejection has probability 0, and p itself is returned.
+    Where nothing is left (p = q, up to rounding) nothing is rejected, and p itself is returned.
     """
     left = np.maximum(np.subtract(p, q), 0.0)
     total = left.sum()

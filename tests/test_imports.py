@@ -21,7 +21,7 @@ FLOORS = [
     {"trace", "trace_files", "bench_files", "timing", "validity", "paged_attention", "paged_cache", "blocks",
      "prefix", "generate", "quantized_cache", "quantized_blocks", "cost", "hf", "checkpoint", "policy", "policy_eval",
      "quality"},
-    {"timeline", "ledger", "scheduler", "speculative"},
+    {"timeline", "ledger", "scheduler", "speculative", "machine", "setting", "serving", "workloads"},
     {"widgets", "course"},
     {"cli", "__main__"},
 ]

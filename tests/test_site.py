@@ -264,8 +264,29 @@ MUST_SHOW = {
         r"\(cut_off, pooled\) == \(4, 5\)", r"one_too_many == 3", r"off_by\(8, sorted\) < 1e-12 and off_by\(9, sorted\) > 1e-3",
         r"users == \[1, 0, 0\]", r"found == \[4, 5, 6, 7\] and pool\.num_in_use == 4", r"read, theirs\[:, :, :4\]",
         r"== \(7\.04, 11\)", r"wrong == \[4\.706, 11\.6\]", r"right == \[1, 2, 3, 4, 8, 12\]", r"== \(4096, 3814, 4512\)"],
-    # 12
-    # 13
+    "12_prefix": [
+        r"\(34, 40, 36\)", r"\[5, 4, 3\]", r"tenant blue", r"adapter travel", r"same_keys\(hotel\[1:\]\)",
+        r"computed == \[40 \+ 2, 8 \+ 2, 8 \+ 2, 8 \+ 2\]", r"most\(40, 8\)", r"off\(run, ids\) <= 1e-12",
+        r"run\.tokens == generate_cached\(", r"counts == \[4, 4, 4, 4, 1", r'== "cached"\] == \[0, 1, 2, 3, 4, 6, 8\]',
+        r"gone == \[6, 8, 4, 3\]", r"evict\(99\) == \[2, 1\]", r"a\.block_table == \(0, 1, 2, 3, 5, 6\)",
+        r"not pool\.writable\(5\)", r"\(computed, reused, right\) == \(152, 576, 7\)",
+        r"in shared\.requests\.values\(\)\] == \[4, 1, 1, 1, 1, 1, 1\]", r"\(none\.peak_blocks, shared\.peak_blocks\) == ",
+        r"tight\.positions_reused\) == \(4 \* 96, 0\)",
+        r"off\(again, hotel\) > 1e-2", r"off\(run, train\) > 1e-2", r'wrong != "600" and off\(run, old\) > 1e-2',
+        r'wrong != "750" and off\(run, hotel\) > 1e-2', r"shared_by_all == \(1, 4\) and apart == \(4, 4\)",
+        r'adapter="travel"\) == \(\[\], 0\)', r'wrong == "600" and found', r"polynomial\(honest\) == polynomial\(forged\)",
+        r"pool\.num_free == 8 and b\.block_table", r"\(right, wrong\) == \(152, 728\)",
+        r"not set\(taken\) & set\(a\.block_table\)", r"\(left_after\(0\), left_after\(3\)\) == \(0, 24\)"],
+    "13_speculative": [
+        r"assert out == plain\.tokens", r"all\(run\.tokens == plain\.tokens for run in runs\)", r"emitted\(q, p\) == p",
+        r"found\[a, b, c, d\] == P\[0\]\[a\] \* P\[a\]\[b\]", r"\.max\(\) <= 1e-15", r"alpha == 1 - distance",
+        r"expected_tokens\(0\.5, 2\) == 1\.75", r"mixed == 3", r"high\[0\] > high\[1\]", r"pool\.num_blocks - pool\.num_free ==",
+        r"paged\.seq_len == 40 \+ 21 - 1", r"expected_speedup\(c, gamma, c\) <= 1", r"speed\[128\] < 1",
+        r"list\(text\) for text in zip\(\*beside\)\] == alone",
+        r"wrong == q == ", r"wrong == \[F\(3, 8\), F\(1, 4\), F\(3, 8\)\]", r"sum\(raw\) == F\(3, 4\)",
+        r"emitted\(q, p, drawn=drawn\) == gives != p", r"kept == F\(9, 32\)", r"wrong == \[F\(37, 48\)",
+        r"without_bonus\(1, 1\) == 1", r"first == 19", r"== \(14, 29\)", r"== \(36, 24, 59\)",
+        r"cache\.seq_len == 40 \+ 4 - 1"],
     "14_kv_quantization": [
         r"abs\(got - law\)\.max\(\) <= 1e-12", r"counts\.values\(\)\) == \[0, 0, 0, 2, 24, 33, 1\]",
         r'== 32 and vector_bytes\(16, "int4"\) == 8 \+ 4 == 12', r"131_072, 65_536, 67_584, 69_632, 34_816, 36_864",
@@ -278,7 +299,17 @@ MUST_SHOW = {
         r'fit == \{"f16": \[24, 22\], "int4": \[90, 84\]\}', r'moved\["ExactNewRows"\] > 0\.1', r"== \(2, 6, 182\)",
         r"wrong\) == \(0, 94\)", r'1 < steps\["coded anew"\] < steps\["old codes"\]', r'read\["B"\] > 2',
         r"clips == \(34, 0\)", r"sizes\[0\] == sizes\[1\] == 40_960", r"context \* values == 536_870_912"],
-    # 15
+    "15_choosing": [
+        r"times == \[12\.74, 14\.70, 117\.04\]", r"balance == 103", r"\(131072, 505\)", r"abs\(whole - trace\.e2e\)",
+        r'chat\["KV cache"\] == \(0\.0, 0\.70\)', r'batch\["continuous batching"\] == \[254, 412\]',
+        r'documents\["prefix cache"\] == \(0\.475, 1\.0\)', r"len\(refused\) == 35", r"len\(set\(best\.values\(\)\)\) == 3",
+        r"kept\.makespan == none\.makespan", r"round\(share, 4\) == 0\.0011", r"int8\.ms\(prompt\) == rule\.ms\(prompt\)",
+        r"few == \[16, 16\]", r"paged\.peak_blocks, whole\.peak_blocks", r"waves\.makespan == serve", r"waits == \[1076, 1141, 1642\]",
+        r"shared\.positions_reused == 0", r"rates == \[507, 550, 457\]", r"chunked \+ cached - base, 2\) == 1\.20",
+        r"slow\.positions_computed > fast", r"results == \[\(0\.99, 9\), \(0\.91, 12\)\]",
+        r"passes\[0\] < passes\[1\] and good\[0\] < good\[1\]", r'pace\["static"\] < pace', r"\(wrong, right\) == \(131_072, 32_320\)",
+        r"gib - gb == 65_536 - 61_035", r"broken > promised", r"many\.throughput > ", r"goodput\[0\] >= 0\.97 > goodput\[1\]",
+        r"promise > 1 >= both"],
 }
 
 

@@ -60,12 +60,13 @@ def judge(question, call, seed="practice"):
                 return _result(question, ERROR, f"{_shown(question, case, number, visible)}: {raised}")
             continue
         seen.append((case, got))
-        right = agrees(got, case.expected, question.tolerance, question.whole)
-        if not right and first_wrong is None:
-            first_wrong = (number, case, got)
+        if first_wrong is None and (fault := _fault(question, case, got)) is not None:
+            first_wrong, first_fault = (number, case, got), fault
     if first_wrong is None:
         return _result(question, PASS, _("right"), points=question.points)
     number, case, got = first_wrong
+    if question.verdict is not None:
+        return _unmet(question, first_fault, _shown(question, case, number, visible), got, number >= len(visible))
     mistake = _known_mistake(question, seen, first_wrong)
     if mistake is not None:
         message = _(mistake.message)
@@ -83,6 +84,23 @@ def judge(question, call, seed="practice"):
         where = _shown(question, case, number, visible)
         message = _("{call} gave {got}, expected {expected}: {message}").format(
             call=where, got=_short(got), expected=_short(case.expected), message=message)
+    return _result(question, FAIL, message, mistake=mistake and mistake.name)
+
+
+def _fault(question, case, got):
+    """None where `got` is right; else (the name of its mistake or None, a sentence or None)."""
+    if question.verdict is not None:
+        return question.verdict(got, *case.args)
+    return None if agrees(got, case.expected, question.tolerance, question.whole) else (None, None)
+
+
+def _unmet(question, fault, where, got, fresh):
+    """The Result of a value that a verdict refuses: what is wrong with it, and by how much."""
+    name, sentence = fault
+    mistake = None if fresh else next((m for m in question.mistakes if m.name == name), None)
+    why = _(HARD_CODED) if fresh else _(mistake.message) if mistake else ""
+    message = _("{call} gave {got}: {why}").format(
+        call=where, got=_short(got, 240), why="; ".join(part for part in (sentence, why) if part))
     return _result(question, FAIL, message, mistake=mistake and mistake.name)
 
 

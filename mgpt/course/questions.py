@@ -35,7 +35,9 @@ class Question:
 
     id: "stem.name".  asks_for: the name of the function (or, for a choice, of the variable) in the notebook.
     cases: the visible ones.  reference(*args) is the right answer and draw(rng) gives fresh arguments for the
-    hidden cases, `fresh` of them; a choice has neither.  stands_for: what `mgpt` itself calls the function that is
+    hidden cases, `fresh` of them; a choice has neither.  verdict: for a question with many right answers, of which
+    `expected` is one: verdict(value, *args) is None for a right one, else (the name of its mistake or None, what is
+    wrong with it in a sentence).  stands_for: what `mgpt` itself calls the function that is
     asked for, so that an answer which merely calls it can be told.
     """
 
@@ -50,6 +52,7 @@ class Question:
     fresh: int = 5
     tolerance: float = 1e-9
     whole: bool = False
+    verdict: Callable | None = None
     stands_for: tuple[str, ...] = field(default=())
 
     @property

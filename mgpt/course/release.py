@@ -134,7 +134,7 @@ def _stub(cell_type):
 def test_source(question):
     """The generated body of a test cell: the friendly check first, then the visible cases as assertions."""
     name = question.asks_for
-    if question.is_choice:
+    if question.is_choice or question.verdict is not None:
         return f'from mgpt.course import check\n\nassert check("{question.id}", {name}).passed'
     options = ", whole=True" if question.whole else ""
     options += f", tolerance={question.tolerance}" if question.tolerance != 1e-9 else ""

@@ -72,9 +72,10 @@ def source_notebook(stem, text, seed):
 
 
 def hidden_tests(question, seed):
-    """The fresh cases of a seed as assertions between nbgrader's marks; nothing for a choice."""
+    """The fresh cases of a seed as assertions between nbgrader's marks; nothing for a choice, nor where
+    many answers are right: there the check itself, which stands above, judges fresh cases too."""
     cases = question.fresh_cases(seed)
-    if not cases:
+    if not cases or question.verdict is not None:
         return ""
     options = f", tolerance={question.tolerance!r}, whole={question.whole!r}"
     lines = [f"assert agrees({question.asks_for}(*{case.args!r}), {case.expected!r}{options})" for case in cases]
