@@ -55,7 +55,7 @@ class QuantizedPagedKVCache(PagedKVCache):
         if not rows.size:
             return np.zeros((*rows.shape[:-1], self._record_nbytes), np.uint8)
         groups = quantize_groups(rows, rows.shape[-1], self._bits)
-        packed = pack_int4(groups.codes) if self._bits == 4 else groups.codes  # bytes: uint8 or int8
+        packed = pack_int4(groups.codes) if self._bits == 4 else groups.codes
         scales = np.ascontiguousarray(groups.scales)  # (..., 1)
         return np.concatenate([packed, scales.view(packed.dtype)], axis=-1)
 
