@@ -31,7 +31,8 @@ class PagedKVCache:
     Blocks are taken when a position is first written into them.  A block that has another user, or that a
     prefix cache has filed, is never written: the writer gets a copy.
     dtype: any float type of NumPy.  prefix_cache: where to evict blocks without a user when too few are free;
-    None never evicts.  ValueError when the pool's resident blocks hold K/V of another shape or dtype.
+    None never evicts.  ValueError when the pool's resident blocks hold K/V of another shape or dtype.  While
+    none is resident a new cache may bring another; the older ones, empty then, refuse to be filled after it.
     """
 
     def __init__(self, config, pool, dtype=np.float64, *, prefix_cache=None):
@@ -104,6 +105,7 @@ class PagedKVCache:
         blocks are just those that num_cached_tokens positions fill, and none of them is free.
         """
         n, ids = integer("num_cached_tokens", num_cached_tokens), list(block_ids)
+        self._check_storage()
         if self._table:
             raise ValueError(f"only an empty cache can take a prefix, this one has {len(self._table)} blocks")
         if len(ids) != self._whole(n):
@@ -150,8 +152,14 @@ class PagedKVCache:
     def _whole(self, n):
         return -(-n // self._pool.block_size)
 
+    def _check_storage(self):
+        if self._store is not self._pool.storage:
+            raise ValueError("the pool's storage was replaced by that of another shape or dtype, while no "
+                             "block was resident: this cache cannot be filled any more")
+
     def _make_room(self, end):
         """Blocks for all positions below `end`, and own copies of those not to be written: all or nothing."""
+        self._check_storage()
         first, last = self._seq_len // self._pool.block_size, self._whole(end)
         touched = range(first, min(last, len(self._table)))
         copied = [i for i in touched if not self._pool.writable(self._table[i])]

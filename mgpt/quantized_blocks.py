@@ -28,7 +28,8 @@ class QuantizedPagedKVCache(PagedKVCache):
         self._bits = one_of("bits", integer("bits", bits), (8, 4))
         self._codes_nbytes = -(-config.head_dim * self._bits // 8)
         self._record_nbytes = self._codes_nbytes + SCALE_BYTES
-        super().__init__(config, pool, np.uint8, prefix_cache=prefix_cache)
+        # Another type of bytes for each number of bits: records of equal size are not one format.
+        super().__init__(config, pool, np.int8 if self._bits == 8 else np.uint8, prefix_cache=prefix_cache)
 
     def append(self, layer, k, v):
         """Write the records of k, v (K, T, D) behind the positions held; return what all stand for (K, S, D).
@@ -54,12 +55,12 @@ class QuantizedPagedKVCache(PagedKVCache):
         if not rows.size:
             return np.zeros((*rows.shape[:-1], self._record_nbytes), np.uint8)
         groups = quantize_groups(rows, rows.shape[-1], self._bits)
-        codes, scales = groups.codes, np.ascontiguousarray(groups.scales)  # (..., 1)
-        packed = pack_int4(codes) if self._bits == 4 else codes.view(np.uint8)
-        return np.concatenate([packed, scales.view(np.uint8)], axis=-1)
+        packed = pack_int4(groups.codes) if self._bits == 4 else groups.codes
+        scales = np.ascontiguousarray(groups.scales)  # (..., 1)
+        return np.concatenate([packed, scales.view(packed.dtype)], axis=-1)
 
     def _decode(self, records):
         """What records (..., R) stand for, (..., D) in float64; a slot never written stands for zeros."""
         codes, scales = np.split(records, [self._codes_nbytes], axis=-1)
-        codes = unpack_int4(codes, self._config.head_dim) if self._bits == 4 else codes.view(np.int8)
+        codes = unpack_int4(codes, self._config.head_dim) if self._bits == 4 else codes
         return codes * np.ascontiguousarray(scales).view(np.float32).astype(np.float64)  # exact: 24 + 8 bits

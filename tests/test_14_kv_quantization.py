@@ -73,7 +73,8 @@ def q1_arrays(steps, bits):
     return {"codes": codes.tolist(), "scales": scales.ravel().tolist(), "reads": reads}
 
 
-def q1(chosen=scale_for, nearest=round, cut=lambda held, n: (held[0][:n], held[1][:n]), read=None, whole=None):
+def q1(chosen=scale_for, nearest=round, cut=lambda held, n: (held[0][:n], held[1][:n]), read=None, whole=None,
+       clip=True):
     """A learner's loop with one thing done otherwise; `whole(scales, old, step)` rewrites the scales after an append."""
     def answer(steps, bits):
         qmax = 2 ** (bits - 1) - 1
@@ -86,7 +87,8 @@ def q1(chosen=scale_for, nearest=round, cut=lambda held, n: (held[0][:n], held[1
             for v in step:
                 s = chosen(v, bits) if chosen.__code__.co_argcount == 2 else chosen(v, bits, step, scales)
                 scales = scales + [s]
-                codes = codes + [[max(-qmax, min(qmax, nearest(x / s if s else 0.0))) for x in v]]
+                new = [nearest(x / s if s else 0.0) for x in v]
+                codes = codes + [[max(-qmax, min(qmax, code)) for code in new] if clip else new]
             scales = whole(scales) if whole else scales
             rows = [[s * c for c in row] for s, row in zip(scales, codes)]
             reads.append(read(rows, old, step) if read else rows)
@@ -99,9 +101,23 @@ def floor_half(ratio):
     return math.floor(ratio + 0.5)
 
 
+def away(ratio):
+    return int(ratio + 0.5) if ratio >= 0 else int(ratio - 0.5)
+
+
+def too_far(values, bits):
+    return max(map(abs, values)) / 2 ** (bits - 1) or 1.0
+
+
+def signed(values, bits):
+    return max(values) / (2 ** (bits - 1) - 1) or 1.0
+
+
 WRONG_Q1 = {
     "new rows read exactly": q1(read=lambda rows, old, step: rows[:old] + step),
     "one scale for the cache": q1(lambda v, bits, step, scales: scales[0] if scales else scale_for(v, bits)),
+    "one scale for the cache, not clipped": q1(
+        lambda v, bits, step, scales: scales[0] if scales else scale_for(v, bits), clip=False),
     "one scale for an append": q1(lambda v, bits, step, scales: scale_for(sum(step, []), bits)),
     "the newest scale for all": q1(whole=lambda scales: [scales[-1] for _ in scales]),
     "only the new rows": q1(read=lambda rows, old, step: rows[old:]),
@@ -113,7 +129,10 @@ WRONG_Q1 = {
     "divided by 2^(bits - 1)": q1(lambda v, bits: max(map(abs, v)) / 2 ** (bits - 1) or 1.0),
     "largest without abs": q1(lambda v, bits: max(*v, 0.0) / (2 ** (bits - 1) - 1) or 1.0),
     "zeros get scale 0": q1(lambda v, bits: max(map(abs, v)) / (2 ** (bits - 1) - 1)),
+    "divided by 2^(bits - 1), not clipped": q1(too_far, clip=False),
+    "largest without abs, not clipped": q1(signed, clip=False),
     "half up": q1(nearest=floor_half),
+    "half away": q1(nearest=away),
     "cut": q1(nearest=int),
     "always four bits": lambda steps, bits: q1_records(steps, 4),
 }
@@ -167,10 +186,10 @@ def q2_turn_and_recurse(rows, per, size, bits):
     return {"scales": scales, "restored": restored, "worst": worst, "nbytes": nbytes}
 
 
-def q2(parts=None, chosen=scale_for, nearest=round):
+def q2(parts=None, chosen=scale_for, nearest=round, clip=True):
     """A learner's function with another cut, scale or rounding; all else follows."""
     def answer(rows, per, size, bits):
-        qmax = 2 ** (bits - 1) - 1
+        qmax = 2 ** (bits - 1) - 1 if clip else 10**9
         table = rows if per == "token" else list(map(list, zip(*rows)))
         cut = [(parts or (lambda v, n: [v[i:i + n] for i in range(0, len(v), n)]))(line, size) for line in table]
         scales = [[chosen(part, bits) for part in line] for line in cut]
@@ -223,11 +242,15 @@ WRONG_Q2 = {
     "tail padded in bytes": q2_bytes(lambda lengths, size, bits: len(lengths) * (-(-size * bits // 8) + 4)),
     "packed across groups": q2_bytes(lambda lengths, size, bits: -(-sum(lengths) * bits // 8) + 4 * len(lengths)),
     "parts of bytes": q2_bytes(lambda lengths, size, bits: sum(lengths) * bits / 8 + 4 * len(lengths)),
+    "parts of bytes cut off": q2_bytes(lambda lengths, size, bits: sum(n * bits // 8 + 4 for n in lengths)),
     "not packed": q2_bytes(lambda lengths, size, bits: sum(lengths) + 4 * len(lengths)),
     "largest without abs": q2(chosen=lambda v, bits: max([*v, 0.0]) / (2 ** (bits - 1) - 1) or 1.0),
     "divided by 2^(bits - 1)": q2(chosen=lambda v, bits: max(map(abs, v)) / 2 ** (bits - 1) or 1.0),
     "zeros get scale 0": q2(chosen=lambda v, bits: max(map(abs, v)) / (2 ** (bits - 1) - 1)),
+    "divided by 2^(bits - 1), not clipped": q2(chosen=too_far, clip=False),
+    "largest without abs, not clipped": q2(chosen=signed, clip=False),
     "half up": q2(nearest=floor_half),
+    "half away": q2(nearest=away),
     "cut": q2(nearest=int),
 }
 
@@ -298,6 +321,12 @@ def no_tail(width, bits, cache):
     return 2 * width if bits == 16 else codes + max(1, width // cache["group"]) * meta
 
 
+def whole_tail(width, bits, cache):
+    groups = math.ceil(width / cache["group"])
+    one = math.ceil(cache["group"] * bits / 8) + cache["scale_bytes"] + cache["zero_bytes"]
+    return 2 * width if bits == 16 else groups * one
+
+
 def across(width, bits, cache):
     meta = cache["scale_bytes"] + cache["zero_bytes"]
     return 2 * width if bits == 16 else width * bits // 8 + math.ceil(width / cache["group"]) * meta
@@ -313,6 +342,7 @@ WRONG_Q3 = {
     "scales forgotten": q3(change=lambda m, c: (m, {**c, "scale_bytes": 0})),
     "zero points forgotten": q3(change=lambda m, c: (m, {**c, "zero_bytes": 0})),
     "the tail's scale forgotten": q3(vector=no_tail),
+    "the tail counted whole": q3(vector=whole_tail),
     "packed across groups": q3(vector=across),
     "K's bits for V": q3(change=lambda m, c: (m, {**c, "v_bits": c["k_bits"]})),
     "only one side": q3(sides=("k_bits",)),
@@ -321,6 +351,7 @@ WRONG_Q3 = {
     "the last block forgotten": q3(fit=lambda blocks, size, n: blocks // max(1, n // size)),
     "blocks rounded up": q3(blocks=lambda budget, block: -(-budget // block)),
     "one layer": q3(change=lambda m, c: ({**m, "layers": 1}, c)),
+    "one KV head": q3(change=lambda m, c: ({**m, "kv_heads": 1}, c)),
     "doubled": q3(times=2),
 }
 
@@ -390,6 +421,7 @@ WRONG_Q4 = {
     "mean over all logits": spoil(q4_one_pass, mean=over_all),
     "signed": q4(lambda a, b: max(y - x for x, y in zip(a, b))),
     "root mean square": q4(lambda a, b: math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)) / len(a))),
+    "mean of a row": q4(lambda a, b: float(np.abs(np.array(a) - b).mean())),
     "the chosen logit only": q4(lambda a, b: abs(b[a.index(max(a))] - max(a))),
     "the last worst position": spoil(q4_one_pass, position=last_worst),
     "positions from 1": q4(first=1),

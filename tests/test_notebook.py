@@ -6,7 +6,7 @@ import pytest
 from mgpt.course.judge import BLANK, ERROR, FAIL, PASS
 from mgpt.course.notebook import Session
 from mgpt.course.plain import NotPlain, agrees, dumps, plain
-from mgpt.course.questions import stems
+from mgpt.course.questions import find, stems
 
 Q2, Q2_WHY = "30_8_exercises.q2", "30_8_exercises.q2_why"
 
@@ -52,6 +52,17 @@ def test_check_says_what_is_right_or_wrong_and_never_raises(capsys, question, an
     out, err = capsys.readouterr()
     assert result.status == status and result.points == (result.max_points if status == PASS else 0)
     assert words in out and "Traceback" not in out and err == ""
+
+
+def test_of_a_long_dict_the_entries_that_differ_are_shown_whatever_is_cut_off(capsys):
+    question = find("14_kv_quantization.q2")
+    right = {repr(case.args): case.expected for case in question.cases}
+    wrong = {"scales": lambda right: right["scales"], "restored": lambda right: right["restored"],
+             "worst": lambda right: right["worst"], "nbytes": lambda right: -right["nbytes"]}
+    Session().check(question.id, lambda *args: {key: value(right[repr(args)]) for key, value in wrong.items()}
+                    if repr(args) in right else None)
+    out = capsys.readouterr().out
+    assert "gave {'nbytes': -30, " in out and "expected {'nbytes': 30, " in out and "…" in out
 
 
 def test_a_fresh_number_cannot_be_hard_coded(capsys):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mgpt.blocks import BlockPool, PagedKVCache, paged_attention
@@ -481,6 +481,7 @@ ACTIONS = st.sampled_from(["append", "truncate", "fork", "release", "file", "att
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(size=st.integers(1, 5),
        steps=st.lists(st.tuples(ACTIONS, st.integers(0, 3), st.integers(0, 9)), max_size=25))
+@example(size=2, steps=[("append", 0, 1), ("fork", 0, 1), ("append", 0, 1), ("append", 1, 2)])  # two write one tail
 def test_every_cache_keeps_its_own_rows_whatever_the_others_do(size, steps):
     """Up to four caches over one small pool, each beside the plain array of what it should hold."""
     pool = BlockPool(9, size)

@@ -83,7 +83,8 @@ def judge(question, call, seed="practice"):
     if not question.is_choice:
         where = _shown(question, case, number, visible)
         message = _("{call} gave {got}, expected {expected}: {message}").format(
-            call=where, got=_short(got), expected=_short(case.expected), message=message)
+            call=where, got=_short(_telling(question, got, case.expected)),
+            expected=_short(_telling(question, case.expected, got)), message=message)
     return _result(question, FAIL, message, mistake=mistake and mistake.name)
 
 
@@ -125,6 +126,14 @@ def _shown(question, case, number, visible):
     if question.is_choice:
         return question.asks_for
     return f"{question.asks_for}({', '.join(_short(arg) for arg in case.args)})"
+
+
+def _telling(question, value, other):
+    """`value`; of two dicts with the entries in front in which they differ: what follows may be cut off."""
+    if type(value) is not dict or type(other) is not dict:
+        return value
+    return dict(sorted(value.items(), key=lambda item: item[0] in other and agrees(
+        item[1], other[item[0]], question.tolerance, question.whole)))
 
 
 def _short(value, limit=120):

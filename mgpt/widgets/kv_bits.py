@@ -109,8 +109,8 @@ def view(state):
                             mean=sum(errors) / n, worst=worst, at=errors.index(worst), changed=changed)
     pictures = (bytes_and_error("figure-kv-bits", points), error_by_position("figure-kv-bits-positions", errors, n))
     return View(pictures, header, tuple(rows), sentence,
-                note=_("Error: the largest |difference| of a logit from float64's, same tokens. Per channel and per head, "
-                       "the scales come from the calibration split and are counted."))
+                note=_("Error: the largest |difference| of a logit from float64's, same tokens. Marks: c per channel, "
+                       "h per head, whose scales come from the calibration split and are counted; 8/4 K int8, V int4."))
 
 
 def bytes_and_error(name, points):

@@ -10,6 +10,10 @@ def half_up(ratio):
     return math.floor(ratio + 0.5)
 
 
+def half_away(ratio):
+    return int(math.copysign(math.floor(abs(ratio) + 0.5), ratio))
+
+
 def largest(values):
     return max(map(abs, values), default=0.0)
 
@@ -20,8 +24,8 @@ def absmax(values, bits, qmax=lambda bits: 2 ** (bits - 1) - 1, peak=largest, ze
     return top / qmax(bits) if top else zero
 
 
-def coded(values, scale, bits, code=round):
-    qmax = 2 ** (bits - 1) - 1
+def coded(values, scale, bits, code=round, clip=True):
+    qmax = 2 ** (bits - 1) - 1 if clip else math.inf
     return [max(-qmax, min(qmax, code(x / (scale or 1.0)))) for x in values]
 
 
@@ -30,11 +34,12 @@ def times(scale, codes):
 
 
 # ---------------------------------------------------------------- 1: a cache of codes
-def live(steps, bits, *, scale=absmax, code=round, per="vector", exact=False, read="all", keep=None, cut=None,
-         newest=False):
+def live(steps, bits, *, scale=absmax, code=round, clip=True, per="vector", exact=False, read="all", keep=None,
+         cut=None, newest=False):
     """What the cache holds and what was read, right or with one thing changed.
 
-    scale(values, bits); per: "vector", "append" (one scale for all of an append) or "cache" (the first vector's);
+    scale(values, bits); clip: codes stay within the range; per: "vector", "append" (one scale for all of an
+    append) or "cache" (the first vector's);
     exact: new rows are read as they came; read: "all", "new" or "old" rows; keep(held, n): positions left by a
     truncate; cut: what it cuts; newest: all is read, and kept, with the newest scale.
     """
@@ -50,7 +55,7 @@ def live(steps, bits, *, scale=absmax, code=round, per="vector", exact=False, re
             shared = {"vector": vector, "append": [x for one in step for x in one]}.get(per)
             chosen = scales[0] if shared is None and scales else scale(vector if shared is None else shared, bits)
             scales.append(chosen)
-            codes.append(coded(vector, chosen, bits, code))
+            codes.append(coded(vector, chosen, bits, code, clip))
         if newest:
             scales = [scales[-1]] * len(scales)
         rows = [times(s, c) for s, c in zip(scales, codes)]
@@ -105,6 +110,8 @@ Q1 = Question(
                 N_("a pass reads its own new rows by their codes too; otherwise chunks would change the logits")),
         Mistake("one scale for the cache", lambda s, b: live(s, b, per="cache"),
                 N_("each vector has a scale of its own; this keeps the first one for all, and later vectors clip")),
+        Mistake("one scale for the cache, not clipped", lambda s, b: live(s, b, per="cache", clip=False),
+                N_("each vector has a scale of its own; this keeps the first, and later codes leave the range")),
         Mistake("one scale for an append", lambda s, b: live(s, b, per="append"),
                 N_("vectors that come together share nothing: each has its own scale, whatever the chunking is")),
         Mistake("the newest scale for all", lambda s, b: live(s, b, newest=True),
@@ -124,12 +131,19 @@ Q1 = Question(
         Mistake("divided by 2^(bits - 1)", lambda s, b: live(
                     s, b, scale=lambda v, b: absmax(v, b, qmax=lambda bits: 2 ** (bits - 1))),
                 N_("the largest value gets the last symmetric code, 2^(bits − 1) − 1: divide by that")),
+        Mistake("divided by 2^(bits - 1), not clipped", lambda s, b: live(
+                    s, b, clip=False, scale=lambda v, b: absmax(v, b, qmax=lambda bits: 2 ** (bits - 1))),
+                N_("the largest value gets the code 2^(bits − 1) − 1; this reaches 2^(bits − 1), which stays unused")),
         Mistake("largest without abs", lambda s, b: live(
                     s, b, scale=lambda v, b: absmax(v, b, peak=lambda values: max(0.0, *values))),
                 N_("the scale comes from the largest |x|: a large negative value counts as well")),
+        Mistake("largest without abs, not clipped", lambda s, b: live(
+                    s, b, clip=False, scale=lambda v, b: absmax(v, b, peak=max)),
+                N_("the scale comes from the largest |x|, and is above 0: take abs(x) first")),
         Mistake("zeros get scale 0", lambda s, b: live(s, b, scale=lambda v, b: absmax(v, b, zero=0.0)),
                 N_("a vector of zeros gets the scale 1")),
         Mistake("half up", lambda s, b: live(s, b, code=half_up), N_("ties go to the even code")),
+        Mistake("half away", lambda s, b: live(s, b, code=half_away), N_("ties go to the even code, not away from 0")),
         Mistake("cut", lambda s, b: live(s, b, code=int), N_("int() cuts towards zero; the nearest code is wanted")),
         Mistake("always four bits", lambda s, b: live(s, 4), N_("the codes and the scale depend on bits")),
     ),
@@ -176,13 +190,13 @@ def turned(table):
     return [list(line) for line in zip(*table)]
 
 
-def stored(rows, per, size, bits, *, split=pieces, scale=absmax, code=round, worst=max, nbytes=packed, signed=False,
-           back=True):
+def stored(rows, per, size, bits, *, split=pieces, scale=absmax, code=round, clip=True, worst=max, nbytes=packed,
+           signed=False, back=True):
     """The right dict, or one with another cut, another rule for scales or codes, or another count."""
     lines = rows if per == "token" else turned(rows)
     groups = [split(line, size) for line in lines]
     scales = [[scale(group, bits) for group in line] for line in groups]
-    restored = [[x for group, s in zip(line, line_scales) for x in times(s, coded(group, s, bits, code))]
+    restored = [[x for group, s in zip(line, line_scales) for x in times(s, coded(group, s, bits, code, clip))]
                 for line, line_scales in zip(groups, scales)]
     errors = [value - x if signed else abs(value - x)
               for line, line_restored in zip(lines, restored) for x, value in zip(line, line_restored)]
@@ -248,18 +262,29 @@ Q2 = Question(
         Mistake("parts of bytes", lambda r, p, s, b: stored(
                     r, p, s, b, nbytes=lambda sizes, b, s: sum(n * b / 8 + 4 for line in sizes for n in line)),
                 N_("there are no parts of bytes: each group's codes fill whole ones")),
+        Mistake("parts of bytes cut off", lambda r, p, s, b: stored(
+                    r, p, s, b, nbytes=lambda sizes, b, s: sum(n * b // 8 + 4 for line in sizes for n in line)),
+                N_("a byte that is filled in part is stored as well: round up, ceil(n · bits / 8)")),
         Mistake("not packed", lambda r, p, s, b: stored(
                     r, p, s, b, nbytes=lambda sizes, b, s: sum(n + 4 for line in sizes for n in line)),
                 N_("a code takes bits bits, not a byte of its own")),
         Mistake("largest without abs", lambda r, p, s, b: stored(
                     r, p, s, b, scale=lambda v, b: absmax(v, b, peak=lambda values: max([0.0, *values]))),
                 N_("the scale comes from the largest |x|: a large negative value counts as well")),
+        Mistake("largest without abs, not clipped", lambda r, p, s, b: stored(
+                    r, p, s, b, clip=False, scale=lambda v, b: absmax(v, b, peak=max)),
+                N_("the scale comes from the largest |x|, and is above 0: take abs(x) first")),
+        Mistake("divided by 2^(bits - 1), not clipped", lambda r, p, s, b: stored(
+                    r, p, s, b, clip=False, scale=lambda v, b: absmax(v, b, qmax=lambda bits: 2 ** (bits - 1))),
+                N_("the largest value gets the code 2^(bits − 1) − 1; this reaches 2^(bits − 1), which stays unused")),
         Mistake("divided by 2^(bits - 1)", lambda r, p, s, b: stored(
                     r, p, s, b, scale=lambda v, b: absmax(v, b, qmax=lambda bits: 2 ** (bits - 1))),
                 N_("the largest value gets the last symmetric code, 2^(bits − 1) − 1: divide by that")),
         Mistake("zeros get scale 0", lambda r, p, s, b: stored(r, p, s, b, scale=lambda v, b: absmax(v, b, zero=0.0)),
                 N_("a group of zeros gets the scale 1")),
         Mistake("half up", lambda r, p, s, b: stored(r, p, s, b, code=half_up), N_("ties go to the even code")),
+        Mistake("half away", lambda r, p, s, b: stored(r, p, s, b, code=half_away),
+                N_("ties go to the even code, not away from 0")),
         Mistake("cut", lambda r, p, s, b: stored(r, p, s, b, code=int),
                 N_("int() cuts towards zero; the nearest code is wanted")),
     ),
@@ -274,11 +299,15 @@ Q2 = Question(
 
 
 # ---------------------------------------------------------------- 3: bytes and requests
-def side(width, bits, cache, *, ceil=True, tail=True, scales=True, zeros=True, plain=False):
-    """Bytes of one vector of K or V, right or with one thing changed.  plain: 16 bits have scales as well."""
+def side(width, bits, cache, *, ceil=True, tail=True, full=False, scales=True, zeros=True, plain=False):
+    """Bytes of one vector of K or V, right or with one thing changed.
+
+    full: a short last group is counted as a whole one; plain: 16 bits have scales as well.
+    """
     if bits == 16 and not plain:
         return 2 * width
-    sizes = [min(cache["group"], width - start) for start in range(0, width, cache["group"])]
+    sizes = [cache["group"] if full else min(cache["group"], width - start)
+             for start in range(0, width, cache["group"])]
     codes = sum(math.ceil(n * bits / 8) for n in sizes) if ceil else sum(sizes) * bits // 8
     count = len(sizes) if tail else max(1, width // cache["group"])
     return codes + count * ((cache["scale_bytes"] if scales else 0) + (cache["zero_bytes"] if zeros else 0))
@@ -337,6 +366,8 @@ Q3 = Question(
                 N_("each group also stores its zero point, where the format has one")),
         Mistake("the tail's scale forgotten", lambda *a: capacity(*a, tail=False),
                 N_("the short last group has a scale and a zero point too: ceil(width / group) of them")),
+        Mistake("the tail counted whole", lambda *a: capacity(*a, full=True),
+                N_("the short last group is packed as short as it is: its codes take fewer bytes")),
         Mistake("packed across groups", lambda *a: capacity(*a, ceil=False),
                 N_("each group is packed by itself and fills whole bytes, ceil(n · bits / 8)")),
         Mistake("K's bits for V", lambda *a: capacity(*a, bits=("k_bits", "k_bits")),
@@ -351,6 +382,8 @@ Q3 = Question(
         Mistake("blocks rounded up", lambda *a: capacity(*a, up=True),
                 N_("the budget is not exceeded: whole blocks that fit, rounded down")),
         Mistake("one layer", lambda m, *a: capacity({**m, "layers": 1}, *a), N_("every layer keeps K and V")),
+        Mistake("one KV head", lambda m, *a: capacity({**m, "kv_heads": 1}, *a),
+                N_("every KV head keeps a K and a V vector")),
         Mistake("doubled", lambda *a: capacity(*a, vectors=2),
                 N_("K and V are counted already, each with its bits; another factor 2 is too much")),
     ),
@@ -441,6 +474,9 @@ Q4 = Question(
         Mistake("root mean square", lambda e, s: report(
                     e, s, error=lambda a, b: math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)) / len(a))),
                 N_("a position's error is the largest difference of its logits; a root mean square hides it")),
+        Mistake("mean of a row", lambda e, s: report(
+                    e, s, error=lambda a, b: math.fsum(abs(x - y) for x, y in zip(a, b)) / len(a)),
+                N_("a position's error is the largest difference of its logits, not their mean")),
         Mistake("the chosen logit only", lambda e, s: report(e, s, error=at_the_choice),
                 N_("another logit may have risen and won: look at all of a position's logits")),
         Mistake("the last worst position", lambda e, s: report(
