@@ -12,6 +12,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import jupytext
+import nbclient
+import nbformat
 import pytest
 import sphinxcontrib.katex
 import yaml
@@ -189,6 +191,14 @@ def test_code_cells_are_short_enough_to_be_read_without_scrolling(chapter):
         if cell.cell_type == "code":
             lines = cell.source.splitlines()
             assert len(lines) <= 16 and max(map(len, lines)) <= 88, cell.source
+
+
+def test_what_a_cell_prints_is_one_output_however_slow_the_machine(monkeypatch):
+    monkeypatch.setenv("IPYTHONDIR", str(ROOT / ".jupyter/ipython"))
+    cell = "import time\nprint('a', end='')\ntime.sleep(0.6)\nprint(' b')"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    nbclient.NotebookClient(notebook, kernel_name="python3").execute()
+    assert [output.text for output in notebook.cells[0].outputs] == ["a b\n"]
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
