@@ -84,7 +84,7 @@ Q1 = Question(
         N_("left = (memory_gib − reserve_gib)·2**30 − weight_bytes, at least 0; blocks = left // (block_size · bytes of a "
            "position); unused = what the division leaves."),
     ),
-    stands_for=("mgpt.machine.blocks_in", "mgpt.machine.kv_memory", "mgpt.machine.kv_bytes_per_position"),
+    stands_for=("mgpt.machine.blocks_in", "mgpt.machine.kv_memory"),  # 15.4 is given kv_bytes_per_position
 )
 
 
