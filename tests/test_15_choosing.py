@@ -107,6 +107,12 @@ def q1_broken(machine, model, kv, block_size):
     return {**right, "positions": single["blocks"]}
 
 
+def q1_below(machine, model, kv, block_size):
+    block = block_size * 2 * model["n_layer"] * model["n_kv_head"] * right_vector(kv)(model["head_dim"])
+    blocks, rest = divmod((machine["memory_gib"] - machine["reserve_gib"]) * 2**30 - machine["weight_bytes"], block)
+    return {"blocks": blocks, "positions": blocks * block_size, "unused_bytes": rest}
+
+
 def q2_parts(run, slo):
     failed = [r for r in run["requests"] if len(r["ticks"]) == 0 or len(r["ticks"]) != r["wanted"]]
     fine = 0
@@ -347,6 +353,7 @@ WRONG = {
         "a byte for a nibble": q1_recount(lambda d, kv: {"f16": 2 * d}.get(kv, d + 4)),
         "rounded up": q1_up,
         "positions of broken blocks": q1_broken,
+        "less than nothing": q1_below,
     },
     "q2": {
         "the failed left out": q2_like(of=lambda n, failed: n - failed),
@@ -356,6 +363,12 @@ WRONG = {
         "start of the tick": q2_like(times=lambda run, r: [run["ends"][t - 1] if t else 0 for t in r["ticks"]]),
         "arrival forgotten": q2_like(first=lambda x, r: x[0]),
         "mean time per output": q2_like(rest=lambda x, r: (x[-1] - r["arrival"]) / len(x)),
+        "failed and good at once": lambda run, slo: {
+            "goodput": q2_like(lost=lambda r: not r["ticks"])(run, slo)["goodput"], "failed": q2_parts(run, slo)["failed"]},
+        "mean time per output of two and more": q2_like(
+            rest=lambda x, r: (x[-1] - r["arrival"]) / len(x) if len(x) > 1 else None),
+        "longest gap": q2_like(rest=lambda x, r: max(np.diff(x)) if len(x) > 1 else None),
+        "nobody": lambda run, slo: {"goodput": q2_parts(run, slo)["goodput"] or 0.0, "failed": q2_parts(run, slo)["failed"]},
         "divided by n": q2_like(rest=lambda x, r: (x[-1] - x[0]) / len(x) if len(x) > 1 else None),
         "one limit is enough": q2_like(joined=any),
         "ticks for milliseconds": q2_like(times=lambda run, r: [t + 1 for t in r["ticks"]]),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from submissions import solved_text
 
 from mgpt.cli import main
 from mgpt.course.submission import read
@@ -60,6 +61,12 @@ def test_the_solution_gets_full_points(solved, tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert (report["points"], report["max_points"]) == (MAX_POINTS, MAX_POINTS)
     assert all(q["status"] == "pass" and q["points"] == q["max_points"] for q in report["questions"])
+
+
+@pytest.mark.parametrize("stem", sorted(path.stem for path in SOLUTION.parent.glob("*.md") if path != SOLUTION))
+def test_every_solution_gets_full_points_where_the_functions_asked_for_are_withheld(stem, tmp_path):
+    results = judge_submission(read(write(tmp_path, solved_text(stem))), 20.0)
+    assert {r.id: (r.status, r.message) for r in results if r.status != "pass"} == {}
 
 
 def test_the_blank_exercise_gets_zero_and_none_is_an_error(capsys):

@@ -45,7 +45,8 @@ def test_an_entry_says_what_the_object_says(module, name):
     node, _path = site_reference.definition(ROOT, module, name)
     found = getattr(importlib.import_module(module), name)
     assert inspect.cleandoc(found.__doc__) == ast.get_docstring(node) and name[0] != "_"
-    given = [re.split("[=:]", part)[0] for part in site_reference.parameters(node) if part not in "*/"]
+    tree, _file = site_reference.tree_of(ROOT, module)
+    given = [re.split("[=:]", part)[0] for part in site_reference.parameters(node, tree) if part not in "*/"]
     if inspect.isfunction(found) or "__init__" in vars(found):  # an exception has no parameters of its own
         expected = [p.name for p in inspect.signature(found).parameters.values() if p.name not in ("args", "kwargs")]
         assert given == [name for name in expected if name[0] != "_"]

@@ -19,12 +19,16 @@ def drop_unused_scripts(app, pagename, templatename, context, doctree):
     context["css_files"] = [sheet for sheet in context.get("css_files", []) if not unused(sheet)]
 
 
+KERNEL = ".jupyter/ipython/profile_default/ipython_kernel_config.py"
+
+
 def package_digest(folder):
-    """One hash over every file of the package that a chapter may run, and the language that its figures speak."""
+    """One hash over every file of the package that a chapter may run, its kernel's settings, and the language of figures."""
     digest = hashlib.sha256(os.environ.get("LANGUAGE", "").encode())
-    for path in sorted(Path(folder).rglob("*")):
+    kernel = Path(folder).parent / KERNEL
+    for path in [*sorted(Path(folder).rglob("*")), *([kernel] if kernel.exists() else [])]:
         if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+            digest.update(str(path.relative_to(Path(folder).parent)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 

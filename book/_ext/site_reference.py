@@ -42,13 +42,19 @@ def definition(root, module, name):
     raise KeyError(name)
 
 
-def parameters(node):
-    """The parameters of a function or of a class's constructor, each as text; None for a property."""
+def parameters(node, tree=None):
+    """The parameters of a function or of a class's constructor, each as text; None for a property.
+
+    tree: the module, where the fields that a dataclass inherits are looked for.
+    """
     decorators = [ast.unparse(item).split("(")[0] for item in node.decorator_list]
     if isinstance(node, ast.ClassDef):
         if "dataclass" in decorators:
+            bases = [ast.unparse(base) for base in node.bases]
+            inherited = [item for item in (tree.body if tree else []) if isinstance(item, ast.ClassDef) and item.name in bases]
             fields = [item for item in node.body if isinstance(item, ast.AnnAssign) and item.target.id[0] != "_"]
-            return [item.target.id + default(item.value) for item in fields]
+            return [field for base in inherited for field in parameters(base, tree)] + [
+                item.target.id + default(item.value) for item in fields]
         found = [item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"]
         return parameters(found[0])[1:] if found else []
     if any(name in PROPERTY for name in decorators):
@@ -128,7 +134,7 @@ class Reference(SphinxDirective):
         if kind == "class":
             signature += addnodes.desc_annotation("", "class ")
         signature += addnodes.desc_name("", name.split(".")[-1])
-        given = parameters(node)
+        given = parameters(node, tree_of(self.env.srcdir, module)[0])
         if given is not None:
             signature += addnodes.desc_parameterlist(
                 "", "", *(addnodes.desc_parameter("", "", addnodes.desc_sig_name("", part)) for part in given))

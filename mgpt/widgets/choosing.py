@@ -91,12 +91,12 @@ def sentence(outcome, report, state):
     waits = [(name, stats.p95, state[name.lower()]) for name, stats in (("TTFT", report.ttft), ("TPOT", report.tpot))
              if stats.p95 is not None]
     limits = "; ".join(
-        (_("p95 {name} keeps its limit with {room:.0f} ms to spare") if value <= limit else
-         _("p95 {name} misses its limit by {room:.0f} ms")).format(name=name, room=abs(limit - value))
+        (_("p95 {name} keeps its limit with {room:,.0f} ms to spare") if value <= limit else
+         _("p95 {name} misses its limit by {room:,.0f} ms")).format(name=name, room=abs(limit - value))
         for name, value, limit in waits)
     goal = {
         "goodput": _("By goodput: {good} of {n} requests keep every limit"),
-        "throughput": _("By throughput: {rate:.0f} outputs a second, all done after {makespan:.0f} ms"),
+        "throughput": _("By throughput: {rate:.0f} outputs a second, all done after {makespan:,.0f} ms"),
         "memory": _("By memory: at most {peak} reserved, for {active} requests at once"),
     }[state["want"]].format(good=good, n=report.n, rate=outcome.throughput, makespan=outcome.makespan,
                             peak=format_bytes(outcome.peak_kv_bytes), active=outcome.peak_active)
@@ -131,7 +131,9 @@ def picture(outcome, report, state):
         if stats.p95 is not None:
             x = LEFT + stats.p95 * scale
             figure.line(x, y + 16, x, y + 21)
-            figure.text(min(x, RIGHT - 78), y + 31, "p95", anchor="middle", size=11)
+            label = min(x, RIGHT - 78)  # beside the end of the scale; a line leads from the mark to it
+            figure.line(label, y + 21, x, y + 21)
+            figure.text(label, y + 31, "p95", anchor="middle", size=11)
     y, scale = 186, (RIGHT - LEFT) / memory
     figure.text(8, y + 12, "KV", bold=True)
     figure.rect(LEFT, y, RIGHT - LEFT, 16, dashed=True)

@@ -1,6 +1,7 @@
 """Chapter 15: blocks in a memory, goodput with the failed counted, a choice by a stated goal, and the capstone."""
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -24,11 +25,11 @@ def vector(width, kv, scale=4, half=True):
 
 
 def pool(machine, model, kv, block_size, gib=GIB, reserve=1, weights=1, sides=2, layers=True, of=vector, up=False,
-         spare=False):
+         spare=False, below=False):
     """The pool, right or with one thing changed."""
     left = int((machine["memory_gib"] - reserve * machine["reserve_gib"]) * gib) - weights * machine["weight_bytes"]
     position = sides * model["n_kv_head"] * of(model["head_dim"], kv) * (model["n_layer"] if layers else 1)
-    left, block = max(left, 0), position * block_size
+    left, block = left if below else max(left, 0), position * block_size
     blocks = -(-left // block) if up else left // block
     positions = left // position if spare else blocks * block_size
     return {"blocks": blocks, "positions": positions, "unused_bytes": left - blocks * block}
@@ -76,6 +77,8 @@ Q1 = Question(
                 N_("a block that does not fit whole is no block: round down")),
         Mistake("positions of broken blocks", lambda *a: pool(*a, spare=True),
                 N_("only whole blocks hold positions: blocks · block_size")),
+        Mistake("less than nothing", lambda *a: pool(*a, below=True),
+                N_("weights and reserve leave nothing here: all three are 0, and never below")),
     ),
     hints=(
         N_("What stands in the memory beside the KV blocks? And how many bytes does one position take in all layers?"),
@@ -84,7 +87,7 @@ Q1 = Question(
         N_("left = (memory_gib − reserve_gib)·2**30 − weight_bytes, at least 0; blocks = left // (block_size · bytes of a "
            "position); unused = what the division leaves."),
     ),
-    stands_for=("mgpt.machine.kv_memory",),  # q4 may well count with blocks_in and kv_bytes_per_position
+    stands_for=("mgpt.machine.blocks_in", "mgpt.machine.kv_memory"),  # 15.4 is given kv_bytes_per_position
 )
 
 
@@ -102,13 +105,14 @@ def tpot_of(times, arrival):
 
 
 def good(run, slo, ends=None, failed=broken, wait=lambda times, arrival: times[0] - arrival, pace=tpot_of, strict=False,
-         both=all, divisor=None):
+         both=all, divisor=None, lenient=False):
     """Goodput and failures of a run, right or with one thing changed."""
     ends, passed, lost = run["ends"] if ends is None else ends, 0, 0
     for request in run["requests"]:
         if failed(request):
             lost += 1
-            continue
+            if not lenient or not request["ticks"]:
+                continue
         times = times_of(request, ends)
         values = (wait(times, request["arrival"]), slo["ttft"]), (pace(times, request["arrival"]), slo["tpot"])
         passed += both(value is None or (value < limit if strict else value <= limit) for value, limit in values)
@@ -167,6 +171,8 @@ Q2 = Question(
                 N_("goodput = good / all requests: who failed stays in the count")),
         Mistake("broken off counted as served", lambda r, s: good(r, s, failed=lambda x: not x["ticks"]),
                 N_("a request that broke off before its last output failed, however fast it was")),
+        Mistake("failed and good at once", lambda r, s: good(r, s, lenient=True),
+                N_("a failed request is counted as failed and is never good, however fast its first outputs were")),
         Mistake("limits exclusive", lambda r, s: good(r, s, strict=True),
                 N_("limits are inclusive: exactly at the limit is good")),
         Mistake("one output never good", lambda r, s: good(
@@ -178,6 +184,14 @@ Q2 = Question(
                 N_("TTFT is counted from the arrival of the request, not from 0")),
         Mistake("mean time per output", lambda r, s: good(r, s, pace=lambda times, a: (times[-1] - a) / len(times)),
                 N_("that is the latency over the outputs; TPOT = (last − first)/(n − 1)")),
+        Mistake("mean time per output of two and more", lambda r, s: good(
+                    r, s, pace=lambda times, a: (times[-1] - a) / len(times) if len(times) > 1 else None),
+                N_("TPOT does not hold the wait for output 1: (last − first)/(n − 1)")),
+        Mistake("longest gap", lambda r, s: good(
+                    r, s, pace=lambda times, a: max((b - a for a, b in itertools.pairwise(times)), default=None)),
+                N_("that is the longest gap; TPOT is the mean of the gaps of a request")),
+        Mistake("nobody", lambda r, s: good(r, s) if r["requests"] else {"goodput": 0.0, "failed": 0},
+                N_("without requests there is no goodput: None, not 0")),
         Mistake("divided by n", lambda r, s: good(
                     r, s, pace=lambda times, a: (times[-1] - times[0]) / len(times) if len(times) > 1 else None),
                 N_("n outputs have n − 1 gaps: divide by n − 1")),
@@ -366,8 +380,10 @@ def missed(report):
             n=report.n_errors, all=report.n)))
     for key, stats in (("ttft", report.ttft), ("tpot", report.tpot)):
         if stats.p95 is not None and stats.p95 > LIMITS[key]:
-            found.append((key, _("p95 {name} is {value:.0f} ms, {over:.0f} over the limit of {limit}").format(
-                name=key.upper(), value=stats.p95, over=stats.p95 - LIMITS[key], limit=LIMITS[key])))
+            over = stats.p95 - LIMITS[key]
+            digits = 0 if over >= 1 else 2  # 30.2 ms is not "30 ms, 0 over the limit of 30"
+            found.append((key, _("p95 {name} is {value} ms, {over} over the limit of {limit}").format(
+                name=key.upper(), value=f"{stats.p95:.{digits}f}", over=f"{over:.{digits}f}", limit=LIMITS[key])))
     if report.goodput < GOODPUT:
         found.append(("goodput", _("goodput is {value:.2f}, {under:.2f} under the limit of {limit}").format(
             value=report.goodput, under=GOODPUT - report.goodput, limit=GOODPUT)))
