@@ -178,14 +178,6 @@ def test_a_chapter_without_a_part_is_noticed():
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
-def test_the_map_of_chapters_gives_the_minutes_that_the_chapter_gives(chapter):
-    reading, exercise = re.search(r"^\*Reading: about (\d+) minutes\. Exercise: about (\d+) minutes", chapter.read_text(), flags=re.M).groups()
-    row = rf"^\| \{{doc\}}`{chapter.stem}` \| .+\? \| {reading} min \| \{{doc\}}`{exercise} min <\.\./exercises/{chapter.stem}>` \|$"
-    assert len(re.findall(row, (ROOT / "book/index.md").read_text(), flags=re.M)) == 1
-    assert f"About {exercise} minutes" in (ROOT / f"solutions/{chapter.stem}.md").read_text()
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
 def test_code_cells_are_short_enough_to_be_read_without_scrolling(chapter):
     for cell in jupytext.read(chapter).cells:
         if cell.cell_type == "code":
