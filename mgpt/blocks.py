@@ -68,23 +68,32 @@ class BlockPool:
         return self.num_blocks - self.num_free
 
     def allocate(self):
-        """The id of a free block, which then has one user.  RuntimeError when none is free."""
+        """The id of a free block, which then has one user.
+
+        RuntimeError when none is free.
+        """
         if not self._free:
-            raise OutOfBlocks(f"none of the {self.num_blocks} blocks is free: {self.num_in_use} in use, "
-                              f"{self.num_cached} cached without a user (evict makes those free)")
+            raise OutOfBlocks(f"none of the {self.num_blocks} blocks is free: "
+                              f"{self.num_in_use} in use, {self.num_cached} cached "
+                              "without a user (evict makes those free)")
         block_id = self._free.popleft()
         self._users[block_id] = 1
         return block_id
 
     def share(self, block_id):
-        """Count one more user of a resident block.  ValueError for a free one: its content is nobody's."""
+        """Count one more user of a resident block.
+
+        ValueError for a free one: its content is nobody's.
+        """
         block = self.block(block_id)
         if block.state == "free":
-            raise ValueError(f"block {block.id} is free: only a block in use or cached can be shared")
+            raise ValueError(f"block {block.id} is free: "
+                             "only a block in use or cached can be shared")
         self._users[block.id] += 1
 
     def release(self, block_id):
-        """Count one user less; the last leaves the block free, or cached when a prefix cache has filed it.
+        """Count one user less; the last leaves the block free,
+        or cached when a prefix cache has filed it.
 
         ValueError when the block has no user.
         """

@@ -61,7 +61,8 @@ class KVCache(Contiguous):
         self._k, self._v = np.zeros(shape, dtype), np.zeros(shape, dtype)  # (L, K, C, D)
 
     def append(self, layer, k, v):
-        """Write rows k, v (K, T, D) of one layer behind the positions held; return all rows (K, S, D) as views.
+        """Write rows k, v (K, T, D) of one layer behind the positions held;
+        return all rows (K, S, D) as views.
 
         ValueError, before anything is written, when they do not fit.
         """

@@ -71,11 +71,15 @@ class Generation:
         return self._results()._cache_len
 
 
-def generate_full_prefix(params, config, prompt_ids, max_new_tokens, *, sampler=greedy, stop_ids=()):
-    """A Generation that runs the whole growing prefix through the model for every token.
+def generate_full_prefix(params, config, prompt_ids, max_new_tokens, *, sampler=greedy,
+                         stop_ids=()):
+    """A Generation that runs the whole growing prefix
+    through the model for every token.
 
-    The simplest correct generator, and the oracle of the others: P + (P + 1) + … positions are processed.
-    ValueError: ids that are none of the vocabulary, an empty prompt, or P + max_new_tokens - 1 > max_seq_len.
+    The simplest correct generator, and the oracle of the others: P + (P + 1) + …
+    positions are processed.
+    ValueError: ids that are none of the vocabulary, an empty prompt, or
+    P + max_new_tokens - 1 > max_seq_len.
     """
     prompt, n_new = checked_request(config, prompt_ids, max_new_tokens)
     stop_ids = _checked_stops(stop_ids)
@@ -104,7 +108,9 @@ def prefill(params, config, ids, cache, chunk_size=None):
 
 
 def decode_one_token(params, config, token, cache):
-    """Process one chosen token behind what the cache holds; the logits (V,) for the next one."""
+    """Process one chosen token behind what the cache holds;
+    the logits (V,) for the next one.
+    """
     return forward(params, config, np.array([token]), cache, last_only=True)
 
 

@@ -138,7 +138,9 @@ class Roofline:
         self.weights, self.kv = weight_bytes(config, weights), kv_bytes_per_position(config, kv)
 
     def work(self, passes):
-        """(FLOPs, bytes): new positions through the weights, and over all that they see."""
+        """(FLOPs, bytes): new positions through the weights,
+        and over all that they see.
+        """
         flops, read = 0, 0
         for start, new, rows in passes:
             seen = new * start + new * (new + 1) // 2

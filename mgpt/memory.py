@@ -28,14 +28,16 @@ def checked_lengths(lengths):
 
 
 def kv_cache_bytes(*, n_layer, n_kv_head, head_dim, lengths, bytes_per_value=2):
-    """Bytes of K and V of layers all alike: 2 (sum of lengths) n_layer n_kv_head head_dim bytes_per_value.
+    """Bytes of K and V of layers all alike:
+    2 (sum of lengths) n_layer n_kv_head head_dim bytes_per_value.
 
-    lengths: positions cached, an int (one request) or a sequence (one a request).  Allocation blocks, windows
-    and the scales of quantized values are not in it.  ValueError for counts < 1, lengths < 0, non-integers.
+    lengths: positions cached, an int (one request) or a sequence (one a request).
+    Allocation blocks, windows and the scales of quantized values are not in it.
+    ValueError for counts < 1, lengths < 0, non-integers.
     """
     total = 2 * sum(checked_lengths(lengths))
-    for name, value in (("n_layer", n_layer), ("n_kv_head", n_kv_head), ("head_dim", head_dim),
-                        ("bytes_per_value", bytes_per_value)):
+    for name, value in (("n_layer", n_layer), ("n_kv_head", n_kv_head),
+                        ("head_dim", head_dim), ("bytes_per_value", bytes_per_value)):
         total *= integer(name, value, at_least=1)
     return total
 

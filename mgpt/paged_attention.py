@@ -35,11 +35,13 @@ def attention_steps(q, cache, layer):
     query_at = np.arange(cache.seq_len - n_new, cache.seq_len)[:, None]  # (T, 1)
     maximum, total, mixed = np.full((*grouped.shape[:-1], 1), -np.inf), 0.0, 0.0
     for index, block_id in enumerate(cache.block_table):
-        key_at = np.arange(index * size, min((index + 1) * size, cache.seq_len))  # (n,), n <= P
-        k, v = (pages[:, None, block_id, : len(key_at)] for pages in (k_pages, v_pages))  # (K, 1, n, D)
+        # key_at: (n,), n <= P; k, v: (K, 1, n, D)
+        key_at = np.arange(index * size, min((index + 1) * size, cache.seq_len))
+        k, v = (pages[:, None, block_id, : len(key_at)] for pages in (k_pages, v_pages))
         scores = grouped @ k.swapaxes(-1, -2) * width**-0.5  # (K, G, T, n)
         scores = np.where(key_at > query_at, -np.inf, scores)
-        highest = np.maximum(maximum, scores.max(axis=-1, keepdims=True))  # finite: all see position 0
+        # finite: all see position 0
+        highest = np.maximum(maximum, scores.max(axis=-1, keepdims=True))
         weights, shrink = np.exp(scores - highest), np.exp(maximum - highest)
         total = total * shrink + weights.sum(axis=-1, keepdims=True)
         mixed = mixed * shrink + weights @ v

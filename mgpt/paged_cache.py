@@ -158,7 +158,9 @@ class PagedKVCache:
                              "block was resident: this cache cannot be filled any more")
 
     def _make_room(self, end):
-        """Blocks for all positions below `end`, and own copies of those not to be written: all or nothing."""
+        """Blocks for all positions below `end`, and own copies
+        of those not to be written: all or nothing.
+        """
         self._check_storage()
         first, last = self._seq_len // self._pool.block_size, self._whole(end)
         touched = range(first, min(last, len(self._table)))

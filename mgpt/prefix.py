@@ -54,10 +54,12 @@ class PrefixCache:
         return sum(self._pool.ref_count(block_id) == 0 for block_id in self._nodes)
 
     def match(self, token_ids, *, tenant=None, adapter=None):
-        """(block ids, number of cached tokens) of the longest filed prefix of token_ids.
+        """(block ids, number of cached tokens)
+        of the longest filed prefix of token_ids.
 
-        Whole blocks only, and at most len(token_ids) - 1 positions: the last one has to be processed to give
-        logits.  No reference is taken.  ValueError for anything but a flat sequence of token ids.
+        Whole blocks only, and at most len(token_ids) - 1 positions: the last one has to
+        be processed to give logits.  No reference is taken.
+        ValueError for anything but a flat sequence of token ids.
         """
         ids = token_list("token_ids", token_ids)
         node, path = self._roots.get(self._root_key(tenant, adapter)), []
@@ -94,14 +96,18 @@ class PrefixCache:
         return self.num_filed - before
 
     def evict(self, n):
-        """Forget up to n blocks without a user, which become free; their ids in the order of eviction.
+        """Forget up to n blocks without a user, which become free;
+        their ids in the order of eviction.
 
-        The least recently used first (used = found by `match` or given to `insert`), of equals the deepest of
-        a chain.  A use of a block is a use of all before it, so none goes before one behind it, unless that
-        is still in use: it cannot be found any more then, and is free when its last user leaves.
+        The least recently used first (used = found by `match` or given to `insert`),
+        of equals the deepest of a chain.  A use of a block is a use of all before it,
+        so none goes before one behind it, unless that is still in use: it cannot be
+        found any more then, and is free when its last user leaves.
         """
-        idle = [node for node in self._nodes.values() if self._pool.ref_count(node.block_id) == 0]
-        victims = heapq.nsmallest(integer("n", n), idle, key=lambda node: (node.last_used, -node.depth))
+        idle = [node for node in self._nodes.values()
+                if self._pool.ref_count(node.block_id) == 0]
+        victims = heapq.nsmallest(integer("n", n), idle,
+                                  key=lambda node: (node.last_used, -node.depth))
         for node in victims:
             self._forget(node)
         return [node.block_id for node in victims]

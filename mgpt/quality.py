@@ -14,10 +14,12 @@ from mgpt.validate import integer
 
 
 def lead(logits, token):
-    """The logit of `token` minus the largest of all others, a float: negative where another token leads.
+    """The logit of `token` minus the largest of all others, a float:
+    negative where another token leads.
 
-    0.0 is a tie, which the order of the vocabulary decides.  ValueError: fewer than two logits, NaN or infinity
-    among them, or a token that is none of theirs.
+    0.0 is a tie, which the order of the vocabulary decides.
+    ValueError: fewer than two logits, NaN or infinity among them, or a token that is
+    none of theirs.
     """
     logits = np.asarray(logits)
     if logits.ndim != 1 or len(logits) < 2 or not np.isfinite(logits).all():

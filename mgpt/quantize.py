@@ -21,8 +21,9 @@ __all__ = ["ErrorSplit", "Quantized", "affine_params", "dequantize", "dequantize
 def affine_params(lo, hi, bits=8, signed=False):
     """(scale, zero_point), a float and an int, for values from lo to hi.
 
-    The range is first extended to include 0, so 0 has a code of its own and constants survive.  A range of 0
-    alone gets (1.0, 0).  ValueError: lo > hi, or a range so wide or narrow that no float can be its scale.
+    The range is first extended to include 0, so 0 has a code of its own and constants
+    survive.  A range of 0 alone gets (1.0, 0).
+    ValueError: lo > hi, or a range so wide or narrow that no float can be its scale.
     """
     qmin, qmax = affine_range(bits, signed)
     lo, hi = finite("lo", lo), finite("hi", hi)

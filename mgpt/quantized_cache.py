@@ -36,7 +36,8 @@ class QuantizedKVCache(Contiguous):
                             for chosen in zip(*_pairs(bits, per), _pair("scales", scales), strict=True))
 
     def append(self, layer, k, v):
-        """Write codes of k, v (..., K, T, D) behind the rows held; return all rows' scale · code.
+        """Write codes of k, v (..., K, T, D) behind the rows held;
+        return all rows' scale · code.
 
         ValueError, before anything is written: rows of another shape, NaN or infinity,
         more than there is room for, a vector whose scale float32 cannot hold.

@@ -49,10 +49,14 @@ def sample(logits, rng, temperature=1.0, top_k=None, top_p=None):
 
 
 def draw(probs, rng):
-    """One id drawn from the distribution probs (V,) with one uniform number of `rng`."""
+    """One id drawn from the distribution probs (V,)
+    with one uniform number of `rng`.
+    """
     cumulative = np.cumsum(probs)
-    # Scaled to the last sum, which rounding leaves a hair off 1; side="right" never lands on a zero probability.
-    return int(np.searchsorted(cumulative, checked_rng(rng).random() * cumulative[-1], side="right"))
+    # Scaled to the last sum, which rounding leaves a hair off 1;
+    # side="right" never lands on a zero probability.
+    return int(np.searchsorted(cumulative, checked_rng(rng).random() * cumulative[-1],
+                               side="right"))
 
 
 def checked_rng(rng):

@@ -111,7 +111,8 @@ class RequestTrace:
     @property
     def tpot(self):
         """Time per output token after the first, (tn - t1)/(n - 1).  None for n < 2."""
-        return (self._times[-1] - self._times[0]) / (self.n_tokens - 1) if self.n_tokens > 1 else None
+        return ((self._times[-1] - self._times[0]) / (self.n_tokens - 1)
+                if self.n_tokens > 1 else None)
 
     @property
     def e2e(self):

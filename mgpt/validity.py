@@ -8,9 +8,12 @@ import numpy as np
 
 
 def longest_common_prefix(a, b):
-    """How many leading token ids a and b share: from the first that differs on, K/V are no longer valid."""
+    """How many leading token ids a and b share:
+    from the first that differs on, K/V are no longer valid.
+    """
     a, b = token_list("a", a), token_list("b", b)
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y),
+                min(len(a), len(b)))
 
 
 def token_list(name, ids):
@@ -26,10 +29,14 @@ def token_list(name, ids):
 def fingerprint(params, config, *, adapter=None, vocabulary=None, settings=None):
     """A hex string (SHA-256) that differs when anything differs on which K/V depend.
 
-    params and config: weights with their dtypes and shapes; heads, widths, norm and RoPE settings.
-    adapter: a name or arrays.  vocabulary: the tokenizer's entries in the order of their ids, or a dict.
-    settings: whatever else an engine may vary: the attention rule, a position offset, the cache's dtype.
-    Each may nest dicts, sequences, dataclasses, arrays, numbers, text and None; ValueError for anything else.
+    params and config: weights with their dtypes and shapes; heads, widths, norm and
+    RoPE settings.
+    adapter: a name or arrays.
+    vocabulary: the tokenizer's entries in the order of their ids, or a dict.
+    settings: whatever else an engine may vary: the attention rule, a position offset,
+    the cache's dtype.
+    Each may nest dicts, sequences, dataclasses, arrays, numbers, text and None;
+    ValueError for anything else.
     """
     digest = hashlib.sha256()
     _feed(digest, [params, config, adapter, vocabulary, settings])

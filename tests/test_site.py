@@ -128,15 +128,15 @@ def test_good_tex_builds_and_bad_tex_fails_the_build_with_file_and_line(tmp_path
     assert unknown.returncode != 0 and "index.md:3" in unknown.stderr
 
 
-def site_local():
-    spec = importlib.util.spec_from_file_location("site_local", ROOT / "book/_ext/site_local.py")
+def extension(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"book/_ext/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_an_edit_of_the_package_makes_stored_outputs_stale(tmp_path):
-    digest = site_local().package_digest
+    digest = extension("site_local").package_digest
     (tmp_path / "a.py").write_text("x = 1\n")
     before = digest(tmp_path)
     assert digest(tmp_path) == before
@@ -183,6 +183,20 @@ def test_code_cells_are_short_enough_to_be_read_without_scrolling(chapter):
         if cell.cell_type == "code":
             lines = cell.source.splitlines()
             assert len(lines) <= 16 and max(map(len, lines)) <= 88, cell.source
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_shown_package_code_fits_the_page_without_scrolling(chapter):
+    plain = extension("plain_markdown")
+    for name, lines in plain.INCLUDE.findall(chapter.read_text()):
+        path = (chapter.parent / name).resolve()
+        options = {option.replace("-", "_"): value for option, value in plain.OPTION.findall(lines)}
+        shown = plain.included(path, **options).splitlines()
+        start = plain.ModuleAnalyzer.for_file(path, "").find_tags()[options["pyobject"]][1]
+        first = next(line for line in path.read_text().splitlines()[start - 1 :] if line.endswith(shown[0]))
+        margin = len(first) - len(shown[0]) - int(options.get("dedent", 0))  # which the page shows before a method
+        for line in shown:
+            assert margin + len(line) <= 88, line
 
 
 def test_what_a_cell_prints_is_one_output_however_slow_the_machine(monkeypatch):
