@@ -67,6 +67,10 @@ def test_every_input_at_its_limits_gives_a_view_and_beyond_them_a_sentence(name)
             assert 'role="alert"' in answer["html"] and item.label.split()[0] in answer["html"]
 
 
+def test_an_empty_field_is_called_so():
+    assert "is needed, not an empty field" in respond("decode_stepper", {"prompt": ""})["html"]
+
+
 @pytest.mark.parametrize("name", CONTROLS)
 def test_text_that_means_nothing_gives_a_sentence_and_is_shown_as_text(name):
     for item in load(name).inputs:

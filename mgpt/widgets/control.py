@@ -36,7 +36,7 @@ class Number:
             number = float("nan")
         if not self.low <= number <= self.high:
             raise ValueError(_("{label}: a number from {low:g} to {high:g} is needed, not {value}").format(
-                label=_(self.label), low=self.low, high=self.high, value=value))
+                label=_(self.label), low=self.low, high=self.high, value=_given(value)))
         if isinstance(self.step, int) and number != int(number):
             raise ValueError(_("{label}: a whole number is needed, not {value}").format(label=_(self.label), value=value))
         return int(number) if isinstance(self.step, int) else number
@@ -55,7 +55,7 @@ class Choice:
     def read(self, value):
         if str(value) not in self.options:
             raise ValueError(_("{label}: one of {options} is needed, not {value}").format(
-                label=_(self.label), options=", ".join(self.options), value=value))
+                label=_(self.label), options=", ".join(self.options), value=_given(value)))
         return str(value)
 
 
@@ -207,6 +207,10 @@ def _table(label, header, rows, caption=None):
     named = f"<caption>{html.escape(_(caption))}</caption>" if caption else ""
     return (f'<div class="mgpt-table" tabindex="0" role="region" aria-label="{html.escape(_(label))}">'
             f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
+
+
+def _given(value):
+    return _("an empty field") if value in (None, "") else value
 
 
 def _shown(cell):
