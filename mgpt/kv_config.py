@@ -1,7 +1,7 @@
 """A public decoder's config.json, read strictly, and the kind of each of its layers.
 
-Judged by the keys that are there, not by a list of model names; the exceptions are Gemma-2, which slides
-on every second layer without saying so, and Gemma-3, whose first files leave out that each sixth does not.  A key that is null counts as absent, except the number of KV heads.
+Judged by the keys that are there, not by a list of model names; the one exception is Gemma-2, which slides
+on every second layer without saying so.  A key that is null counts as absent, except the number of KV heads.
 """
 
 from mgpt.validate import integer, one_of

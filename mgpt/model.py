@@ -183,7 +183,8 @@ def _unseen(n_past, n_new, mask, shape):
     mask = np.asarray(mask)
     by_key, by_query = (*shape[:-1], n_seen), (*shape, n_seen)
     if mask.shape not in (by_key, by_query) or mask.dtype.kind not in "biu":
-        raise ValueError(f"mask must be True/False or 1/0 of shape {by_key} or {by_query}, got {mask.dtype} {mask.shape}")
+        raise ValueError(f"mask must be True/False or 1/0 of shape {by_key} or {by_query}, "
+                         f"got {mask.dtype} {mask.shape}")
     hidden = ~mask.astype(bool)
     hidden = hidden[..., None, :] if mask.shape == by_key else hidden
     return hidden if unseen is None else hidden | unseen
