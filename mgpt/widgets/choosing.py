@@ -131,7 +131,7 @@ def picture(outcome, report, state):
         if stats.p95 is not None:
             x = LEFT + stats.p95 * scale
             figure.line(x, y + 16, x, y + 21)
-            label = min(x, RIGHT - 78)  # beside the end of the scale; a line leads from the mark to it
+            label = min(max(x, LEFT + 20), RIGHT - 78)  # beside the ends of the scale; a line leads from the mark to it
             figure.line(label, y + 21, x, y + 21)
             figure.text(label, y + 31, "p95", anchor="middle", size=11)
     y, scale = 186, (RIGHT - LEFT) / memory
