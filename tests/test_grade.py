@@ -123,7 +123,9 @@ def test_an_interrupt_ends_at_once_keeps_what_is_graded_and_the_next_run_goes_on
     out, folder = tmp_path / "out", Path(shutil.copytree(CLASS, tmp_path / "class"))
     (folder / "zoe.ipynb").write_bytes(data(answer(solved(), q1="while True:\n    pass")))
     command = [sys.executable, "-m", "mgpt", "grade", str(folder), "--out", str(out), "--jobs", "1", "--timeout", "300"]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    running = subprocess.Popen(  # a shell starts what runs in its background with interrupts ignored
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     end = time.monotonic() + 60
     while time.monotonic() < end and not (out / "instructor" / "emil.json").exists():
         time.sleep(0.01)

@@ -8,6 +8,7 @@ import json
 import socket
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -311,7 +312,12 @@ def test_a_call_of_what_is_asked_for_is_caught_and_said(zygote):
 def test_the_learners_process_reaches_no_file_of_the_course_and_no_server(zygote):
     with socket.create_server(("127.0.0.1", 0)) as server:
         accepted = []
-        threading.Thread(target=lambda: accepted.append(server.accept()), daemon=True).start()
+
+        def wait():
+            with suppress(OSError):  # closed at the end of the test, as it should be
+                accepted.append(server.accept())
+
+        threading.Thread(target=wait, daemon=True).start()
         port = server.getsockname()[1]
         hidden = (SOLUTION, BLANK, ROOT / f"mgpt/course/checks/{STEM}.py", ROOT / "mgpt/memory.py", "/proc/1/cmdline")
         reach = (f"create_connection(('127.0.0.1', {port}), 1)", "socket()")
