@@ -125,6 +125,7 @@ def test_headings_go_down_one_level_at_a_time_and_pictures_have_words(visit, pag
 def test_a_search_in_english_or_chinese_leads_to_the_page(visit, word, page):
     found = visit().open(f"search.html?q={word}")
     found.wait_for_selector("#search-results li a", timeout=10_000)
+    found.wait_for_function("document.querySelector('.search-summary')?.innerText.match(/\\d/)")  # results come one by one
     addresses = found.eval_on_selector_all("#search-results li a", "all => all.map(a => a.getAttribute('href'))")
     assert any(address.split("?")[0].split("#")[0] == page for address in addresses), addresses
 
