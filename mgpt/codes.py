@@ -77,6 +77,12 @@ def unpack_int4(packed, n):
     return (codes ^ 8) - np.int8(8)  # extends the sign: 8 .. 15 become -8 .. -1
 
 
+def packed_nbytes(n, bits, group_size):
+    """Bytes of n codes in groups, each packed by itself: ceil(group · bits / 8), a short last group too."""
+    whole, tail = divmod(n, group_size)
+    return whole * -(-group_size * bits // 8) + -(-tail * bits // 8)
+
+
 def largest_code(bits):
     """qmax of symmetric codes."""
     return 2 ** (_checked_bits(bits) - 1) - 1

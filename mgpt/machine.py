@@ -10,15 +10,15 @@ what a perfect kernel would gain.
 from dataclasses import dataclass
 from math import prod
 
+from mgpt.codes import packed_nbytes
 from mgpt.config import GPTConfig
 from mgpt.cost import decode_cost, weight_count
 from mgpt.kv_layers import KVLayer
-from mgpt.memory import KVShape
+from mgpt.memory import CODE_BITS, KVShape
 from mgpt.model import layer_shapes
 from mgpt.validate import finite, integer, one_of
 
 GIB = 2**30
-CODE_BITS = {"int8": 8, "int4": 4}
 FORMATS = ("f16", *CODE_BITS)
 GROUP = 32  # weights: values that share one float32 scale
 
@@ -91,9 +91,7 @@ def weight_bytes(config, weights="f16"):
         return 2 * weight_count(config)
     shapes = [shape for shape in layer_shapes(config).values() if len(shape) == 2]
     values = config.n_layer * sum(map(prod, shapes))
-    bits = CODE_BITS[weights]
-    codes = sum(rows * (columns // GROUP * (GROUP * bits // 8) + -(-(columns % GROUP) * bits // 8))
-                for rows, columns in shapes)
+    codes = sum(rows * packed_nbytes(columns, CODE_BITS[weights], GROUP) for rows, columns in shapes)
     scales = sum(rows * -(-columns // GROUP) for rows, columns in shapes)
     return 2 * (weight_count(config) - values) + config.n_layer * (codes + 4 * scales)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mgpt.codes import (affine_range, dequantize, dequantize_affine, largest_code, pack_int4, quantize,
-                        quantize_affine, real_values, stored_scale, unclipped_codes, unpack_int4)
+from mgpt.codes import (affine_range, dequantize, dequantize_affine, largest_code, pack_int4, packed_nbytes,
+                        quantize, quantize_affine, real_values, stored_scale, unclipped_codes, unpack_int4)
 from mgpt.validate import finite, float_type, integer, one_of
 
 __all__ = ["ErrorSplit", "Quantized", "affine_params", "dequantize", "dequantize_affine", "error_split",
@@ -89,8 +89,7 @@ class Quantized:
     @property
     def nbytes(self):
         """Bytes when stored: each group's codes packed, ceil(n · bits / 8), and the scales."""
-        whole, tail = divmod(self.shape[-1], self.group_size)
-        row = whole * -(-self.group_size * self.bits // 8) + -(-tail * self.bits // 8)
+        row = packed_nbytes(self.shape[-1], self.bits, self.group_size)
         return math.prod(self.shape[:-1]) * row + self.scales.nbytes
 
     def dequantize(self):

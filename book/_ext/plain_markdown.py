@@ -66,8 +66,9 @@ def plain(text, page, labels, works):
         for suffix in (".md", ".ipynb"):
             file = path.with_name(path.name + suffix)
             if file.is_file():
-                title = words if target else heading(file.read_text(encoding="utf-8"))
-                has_cells = suffix == ".ipynb" or "{code-cell}" in file.read_text(encoding="utf-8")
+                content = file.read_text(encoding="utf-8")
+                title = words if target else heading(content)
+                has_cells = suffix == ".ipynb" or "{code-cell}" in content
                 return f"[{title}]({target or words}.ipynb)" if has_cells else title
         return words
 

@@ -209,6 +209,22 @@ def _table(label, header, rows, caption=None):
             f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
+def walk(name, count):
+    """Maker of actions on how far something has gone, state[name]: move -> the action that sets it to
+    move(done, last), where last = count(state) says how far it can go."""
+    def to(move):
+        def change(state):
+            try:
+                last = count(state)
+            except ValueError:  # a wrong input is said by the view
+                return state
+            return state | {name: move(min(state[name], last), last)}
+
+        return change
+
+    return to
+
+
 def _given(value):
     return _("an empty field") if value in (None, "") else value
 

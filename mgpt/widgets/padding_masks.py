@@ -6,7 +6,7 @@ import numpy as np
 
 from mgpt.text import N_, _
 from mgpt.widgets.batch_layout import last_real, looks, looks_packed, pack, pad, positions_of
-from mgpt.widgets.control import Choice, Control, Text, View
+from mgpt.widgets.control import Choice, Control, Text, View, walk
 from mgpt.widgets.svg import Figure
 
 MOST_ROWS, MOST_PROMPT, MOST_SUM, MOST_OUTPUTS = 4, 9, 24, 5
@@ -183,18 +183,7 @@ def grid(now, name="figure-padding-masks-grid"):
     return figure
 
 
-def to_pass(move):
-    """An action on how many decode passes are done: move(done, how many there are)."""
-    def change(state):
-        try:
-            last = max(read_batch(state)[1]) - 1
-        except ValueError:  # a wrong input is said by the view
-            return state
-        return state | {"passes": move(min(state["passes"], last), last)}
-
-    return change
-
-
+to_pass = walk("passes", lambda state: max(read_batch(state)[1]) - 1)
 CONTROL = Control(
     "padding_masks", N_("A batch of unequal requests, pass by pass"),
     inputs=(

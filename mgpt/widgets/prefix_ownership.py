@@ -14,7 +14,7 @@ from mgpt.config import GPTConfig
 from mgpt.prefix import PrefixCache
 from mgpt.text import N_, _
 from mgpt.widgets.block_owners import look, owners
-from mgpt.widgets.control import Control, Number, Table, Text, View
+from mgpt.widgets.control import Control, Number, Table, Text, View, walk
 
 MOST_EVENTS, ALL = 24, 99
 CONFIG = GPTConfig(vocab_size=128, max_seq_len=256, n_layer=1, n_head=1, n_kv_head=1, head_dim=2, n_embd=2, n_inner=2)
@@ -191,16 +191,7 @@ def view(state):
     return View((picture,), header, rows, said + total, more=(more,), note=_(RULE))
 
 
-def to_event(move):
-    """An action that sets how many events are done: move(done, how many there are)."""
-    def change(state):
-        try:
-            last = len(read_events(state["events"]))
-        except ValueError:  # the view says it
-            return state
-        return state | {"done": move(min(state["done"], last), last)}
-
-    return change
+to_event = walk("done", lambda state: len(read_events(state["events"])))
 
 
 def story(events):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mgpt.scheduler import CLOCK_RULE, Request
 from mgpt.text import N_, _
-from mgpt.widgets.control import Choice, Control, Number, Table, Text, View
+from mgpt.widgets.control import Choice, Control, Number, Table, Text, View, walk
 from mgpt.widgets.tick_chart import Watched, block_map, cell, tick_chart, tick_table
 
 MOST_REQUESTS, MOST_TICKS, MOST_POSITIONS, ALL = 6, 60, 64, 999
@@ -105,18 +105,7 @@ def sentence(ticks, timeline):
         peak_reserved=max(tick.blocks_reserved for tick in ticks))
 
 
-def to_tick(move):
-    """An action that sets how many ticks are done: move(done, how many there are)."""
-    def change(state):
-        try:
-            last = len(run_of(state)[0].ticks)
-        except ValueError:  # a wrong input is said by the view
-            return state
-        return state | {"ticks": move(min(state["ticks"], last), last)}
-
-    return change
-
-
+to_tick = walk("ticks", lambda state: len(run_of(state)[0].ticks))
 POLICIES = {"continuous": N_("continuous"), "static": N_("static waves")}
 INPUTS = (
     Text("requests", N_("Requests"), ABC, unit=N_("(name: arrival prompt outputs shared; …)")),
