@@ -53,8 +53,11 @@ oracles: .venv-oracles/installed
 	@touch $@
 
 # Catalogues for a translated edition: of the pages (Sphinx) and of the sentences in code.
+# Sphinx refuses what another builder has read, so each begins anew; outputs of notebooks stay in their own cache.
 gettext: env
+	rm -rf _build/.doctrees
 	.venv/bin/jupyter-book build . --builder custom --custom-builder gettext --quiet
+	rm -rf _build/.doctrees
 	$(PY) tools/catalogue.py _build/gettext/mgpt.pot
 
 # An edition in another language, from the same pages and its own catalogues: make book-zh_CN
